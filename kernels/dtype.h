@@ -1,0 +1,37 @@
+// Element types of weights, caches and the wire, and their names in flags and messages.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace attnd {
+
+enum class DType : uint8_t { kF32, kBF16, kF16 };
+
+// Bytes of one element.
+constexpr int64_t DTypeSize(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+
+// "f32", "bf16", "f16": as flags, logs and error messages write it.
+constexpr const char* DTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "f32";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF16:
+      return "f16";
+  }
+  return "?";
+}
+
+constexpr std::optional<DType> DTypeFromName(std::string_view name) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (name == DTypeName(dtype)) {
+      return dtype;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace attnd
