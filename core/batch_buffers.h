@@ -1,0 +1,69 @@
+// Between steps and a layer: gathers the rows of a batch's parts into contiguous buffers of the
+// backend, and takes their answers back.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/layer_batch.h"
+#include "core/layer_plan.h"
+#include "core/rope.h"
+#include "core/work_item.h"
+#include "core/workspace.h"
+#include "kernels/backend.h"
+
+namespace attnd {
+
+// Whether the answered rows of the part's current chunk attend in the absorbed form of MLA: by
+// cost, and by the part's own rows and history alone.
+bool IsAbsorbed(const WorkItem& item, const LayerPlan& plan);
+
+class BatchBuffers {
+ public:
+  BatchBuffers(const LayerPlan& plan, int64_t max_rows, DType cache_dtype, uint8_t* pool,
+               int64_t held_row_bytes);
+
+  void Count(Workspace* workspace);
+
+  // The parts' current chunks as one batch of a layer of `kind`; valid until the next Gather().
+  // On global layers the parts must be ordered with the absorbed ones first.
+  LayerBatch Gather(const std::vector<WorkItem*>& items, LayerKind kind, kernels::Backend* backend);
+
+  // After the layer ran: copies each part's answered rows to its step, and fails parts of which
+  // a cached value or an answer is not finite.
+  void Scatter(const std::vector<WorkItem*>& items, kernels::Backend* backend);
+
+ private:
+  void GatherAppend(const std::vector<WorkItem*>& items, LayerKind kind, kernels::Backend* backend,
+                    LayerBatch* batch);
+  void GatherQuery(const std::vector<WorkItem*>& items, LayerKind kind, kernels::Backend* backend,
+                   LayerBatch* batch);
+  void UploadRows(const WorkItem& item, int64_t begin, int64_t end, float* x,
+                  kernels::Backend* backend) const;
+  void UploadAngles(const RopeTable& rope, const std::vector<int64_t>& positions, float* cos,
+                    float* sin, kernels::Backend* backend);
+
+  const LayerPlan& plan_;
+  const int64_t max_rows_;
+  const DType cache_dtype_;
+  uint8_t* const pool_;
+  const int64_t held_row_bytes_;
+  const RopeTable local_rope_, global_rope_;
+
+  // Of the backend.
+  float *append_x_ = nullptr, *query_x_ = nullptr, *output_ = nullptr;  // [max_rows][d_model]
+  float *append_cos_ = nullptr, *append_sin_ = nullptr;                 // [max_rows][half]
+  float *query_cos_ = nullptr, *query_sin_ = nullptr;                   // likewise
+  int64_t* page_ = nullptr;                                             // [max_rows]
+  int32_t* slot_ = nullptr;                                             // [max_rows]
+  uint8_t* not_finite_ = nullptr;                                       // [max_rows]
+
+  // Of the host, their capacity kept from batch to batch.
+  std::vector<int64_t> positions_, pages_, lo_, hi_;
+  std::vector<int32_t> slots_;
+  std::vector<uint8_t> flags_;
+  std::vector<float> cos_, sin_;
+  std::vector<kernels::AttentionSequence> sequences_;
+};
+
+}  // namespace attnd

@@ -1,0 +1,171 @@
+#include "core/engine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/layer_weights.h"
+#include "kernels/check.h"
+
+namespace attnd {
+namespace {
+
+// A busy engine gives freed slabs back this often; an idle one at once.
+constexpr int64_t kTrimIntervalNs = 200'000'000;
+
+}  // namespace
+
+Engine::Engine(const ModelConfig& config, const EngineOptions& options, const Clock& clock,
+               std::unique_ptr<kernels::Backend> backend,
+               std::function<void(const BatchReport&)> on_batch)
+    : config_(config),
+      plan_(MakeLayerPlan(config)),
+      options_(options),
+      clock_(clock),
+      on_batch_(std::move(on_batch)),
+      backend_(std::move(backend)) {}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
+    const ModelConfig& config, WeightSource* weights, std::unique_ptr<kernels::Backend> backend,
+    const EngineOptions& options, const Clock& clock,
+    std::function<void(const BatchReport&)> on_batch) {
+  Check(options.prefill_chunk_rows >= 1 && options.prefill_chunk_rows <= options.max_batch_rows,
+        "a chunk fits into a batch");
+  std::unique_ptr<Engine> engine(
+      new Engine(config, options, clock, std::move(backend), std::move(on_batch)));
+  if (absl::Status status = engine->Build(weights); !status.ok()) {
+    return status;
+  }
+  return engine;
+}
+
+absl::Status Engine::Build(WeightSource* weights) {
+  absl::StatusOr<std::vector<LayerWeights>> packed =
+      PackWeights(plan_, weights, options_.weight_dtype, backend_.get());
+  if (!packed.ok()) {
+    return packed.status();
+  }
+  absl::StatusOr<std::unique_ptr<kernels::DeviceMemory>> memory =
+      backend_->Allocate("the page pool (--kv_cache_bytes)", options_.kv_cache_bytes);
+  if (!memory.ok()) {
+    return memory.status();
+  }
+  pool_memory_ = *std::move(memory);
+  const int64_t element = DTypeSize(options_.cache_dtype);
+  const auto page = [&](LayerKind kind) {
+    return plan_.CountOf(kind) > 0 ? kernels::kPageTokens * plan_.RowElements(kind) * element : 0;
+  };
+  PerKind page_bytes{};
+  page_bytes[Index(PageKind::kGlobal)] = page(LayerKind::kGlobal);
+  page_bytes[Index(PageKind::kLocal)] = page(LayerKind::kLocal);
+  page_bytes[Index(PageKind::kHeld)] =
+      kHeldPageRows * plan_.d_model * static_cast<int64_t>(sizeof(float));
+  pool_ = std::make_unique<PagePool>(pool_memory_.get(), page_bytes);
+
+  StoreLimits store;
+  store.max_rewind = options_.max_rewind;
+  store.idle_ttl_ns = options_.idle_ttl_ns;
+  store.max_idle_ttl_ns = options_.max_idle_ttl_ns;
+  store.max_sessions = options_.max_sessions;
+  store.chunk_rows = options_.prefill_chunk_rows;
+  sessions_ = std::make_unique<SessionStore>(plan_, store, pool_.get(), clock_);
+
+  absl::StatusOr<std::unique_ptr<Executor>> executor =
+      Executor::Create(plan_, *std::move(packed), {options_.max_batch_rows, options_.cache_dtype},
+                       pool_.get(), backend_.get(), clock_);
+  if (!executor.ok()) {
+    return executor.status();
+  }
+  executor_ = *std::move(executor);
+
+  SchedulerLimits limits;
+  limits.max_batch_rows = options_.max_batch_rows;
+  limits.max_queue = options_.max_queue;
+  limits.chunk = {options_.prefill_chunk_rows, options_.prefill_chunk_gflop * 1e9};
+  scheduler_ = std::make_unique<Scheduler>(plan_, limits, clock_);
+  sessions_->SetExpiryListener([this] { scheduler_->Poke(); });
+  sessions_->SetEndListener([this] { scheduler_->Poke(); });
+  return absl::OkStatus();
+}
+
+Engine::~Engine() { Stop(); }
+
+EngineStats Engine::stats() const {
+  EngineStats stats;
+  stats.pool = pool_->stats();
+  stats.store = sessions_->stats();
+  stats.queued_steps = scheduler_->queued_steps();
+  stats.running_rows = running_rows_.load(std::memory_order_relaxed);
+  return stats;
+}
+
+bool Engine::RunOnce() {
+  bool active = false;
+  if (sessions_->next_expiry() <= clock_.Now()) {
+    active = sessions_->ReapExpired() > 0;
+  }
+  const std::vector<WorkItem*> batch = scheduler_->NextBatch();
+  if (!batch.empty()) {
+    active = true;
+    int64_t rows = 0;
+    for (const WorkItem* item : batch) {
+      rows += item->is_rewind() ? 0 : item->chunk().rows();
+    }
+    running_rows_.store(rows, std::memory_order_relaxed);
+    const BatchReport report = executor_->Run(batch);
+    running_rows_.store(0, std::memory_order_relaxed);
+    if (report.rows() > 0 && on_batch_) {
+      on_batch_(report);
+    }
+    scheduler_->Return(batch);
+  }
+  for (std::unique_ptr<Step>& step : scheduler_->TakeFinished()) {
+    active = true;
+    const auto done = std::move(step->done);
+    done(std::move(step));
+  }
+  TrimPool(!active);
+  return active;
+}
+
+void Engine::TrimPool(bool idle) {
+  const MonotonicNs now = clock_.Now();
+  if (idle || now - last_trim_ >= kTrimIntervalNs) {
+    pool_->Trim();
+    last_trim_ = now;
+  }
+}
+
+void Engine::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Engine::Loop() {
+  while (!stop_.load()) {
+    if (!RunOnce()) {
+      scheduler_->Wait(sessions_->next_expiry());
+    }
+  }
+  while (RunOnce()) {
+  }
+}
+
+bool Engine::Drain(MonotonicNs deadline) const {
+  while (scheduler_->active_steps() > 0) {
+    if (clock_.Now() >= deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+void Engine::Stop() {
+  scheduler_->Stop();
+  stop_.store(true);
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+}  // namespace attnd

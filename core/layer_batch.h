@@ -1,0 +1,28 @@
+// The rows of one batch on one layer, as the layer's mathematics needs them. Pointers are of the
+// backend's memory unless said otherwise.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/params.h"
+
+namespace attnd {
+
+struct LayerBatch {
+  // Rows whose keys are written.
+  int64_t append_rows = 0;
+  const float* append_x = nullptr;                           // [append_rows][d_model]
+  const float *append_cos = nullptr, *append_sin = nullptr;  // [append_rows][half]
+  kernels::AppendTarget target;
+
+  // Rows that are answered; where they are the appended ones, the pointers are the same.
+  int64_t query_rows = 0;
+  const float* query_x = nullptr;                          // [query_rows][d_model]
+  const float *query_cos = nullptr, *query_sin = nullptr;  // [query_rows][half]
+  kernels::AttentionBatch attention;                       // over all query rows
+  // On global layers the first rows attend in the absorbed form, the others expanded.
+  int64_t absorbed_rows = 0;
+  float* output = nullptr;  // [query_rows][d_model]
+};
+
+}  // namespace attnd

@@ -1,0 +1,102 @@
+#include "core/layer_cache.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/error.h"
+#include "core/int_math.h"
+#include "kernels/check.h"
+
+namespace attnd {
+namespace {
+
+using kernels::kPageTokens;
+
+// After cutting away everything behind `position`, the main pages start where the tail does.
+void JoinTail(LayerCache* cache, int64_t position) {
+  const int64_t end_page = CeilDiv(position, kPageTokens);
+  PageList joined = std::move(cache->tail);
+  joined.Truncate(std::min(joined.size(), std::max<int64_t>(0, end_page - cache->tail_page)));
+  if (cache->tail_page + joined.size() == cache->first_page && end_page > cache->first_page) {
+    cache->main.Truncate(end_page - cache->first_page);
+    joined.Append(&cache->main, cache->main.size());
+  }
+  cache->main = std::move(joined);
+  cache->first_page = cache->tail_page;
+}
+
+}  // namespace
+
+int64_t LayerCache::TokensHeld() const {
+  return length - (first <= length ? first : first_page * kPageTokens);
+}
+
+PerKind LayerCache::Pages(LayerKind kind) const {
+  PerKind pages{};
+  pages[Index(kind == LayerKind::kLocal ? PageKind::kLocal : PageKind::kGlobal)] =
+      main.size() + tail.size();
+  pages[Index(PageKind::kHeld)] = held.size();
+  return pages;
+}
+
+int64_t RewindFloor(const LayerCache& cache, const LayerRules& rules) {
+  int64_t floor = cache.first == 0 ? 0 : std::min(cache.first + rules.window, cache.length);
+  if (rules.prefix > 0 && cache.PrefixAnswered(rules.prefix)) {
+    floor = std::max(floor, rules.prefix);
+  }
+  return floor;
+}
+
+absl::Status CheckCut(const LayerCache& cache, const LayerRules& rules, int64_t position) {
+  if (position == 0 || position == cache.length || position == cache.last_step_start) {
+    return absl::OkStatus();
+  }
+  if (position < rules.prefix && cache.PrefixAnswered(rules.prefix)) {
+    return MakeError(Reason::kPrefixAnswered, "position " + std::to_string(position) +
+                                                  " lies within the prefix of " +
+                                                  std::to_string(rules.prefix) +
+                                                  " rows, which is answered: cut to 0, or to " +
+                                                  std::to_string(rules.prefix) + " and above");
+  }
+  if (rules.kind == LayerKind::kLocal && cache.first > 0 && position < cache.first + rules.window) {
+    return MakeError(Reason::kRewindTooFar, "position " + std::to_string(position) +
+                                                " cannot be cut to: keys before token " +
+                                                std::to_string(cache.first) +
+                                                " were dropped, so that the lowest position is " +
+                                                std::to_string(cache.first + rules.window));
+  }
+  return absl::OkStatus();
+}
+
+void Cut(LayerCache* cache, const LayerRules& rules, int64_t position) {
+  Check(position <= cache->length, "a cut goes back");
+  if (position == 0) {
+    *cache = LayerCache{};
+    return;
+  }
+  const bool reopens_prefix = position < rules.prefix && cache->PrefixAnswered(rules.prefix);
+  if (!cache->tail.empty() && position == cache->last_step_start) {
+    JoinTail(cache, position);
+  } else {
+    cache->main.Truncate(CeilDiv(position, kPageTokens) - cache->first_page);
+  }
+  cache->length = position;
+  if (position < cache->last_step_start) {
+    cache->last_step_start = -1;
+    cache->tail.Truncate(0);
+  }
+  if (position < rules.prefix) {
+    Check(!reopens_prefix || cache->held_rows == position, "a repeatable prefix keeps its rows");
+    cache->held_rows = std::min(cache->held_rows, position);
+    cache->held.Truncate(CeilDiv(cache->held_rows, kHeldPageRows));
+  }
+}
+
+void DropBelow(LayerCache* cache, int64_t token) {
+  const int64_t pages =
+      std::min(std::max<int64_t>(0, token / kPageTokens - cache->first_page), cache->main.size());
+  cache->main.DropFront(pages);
+  cache->first_page += pages;
+}
+
+}  // namespace attnd

@@ -1,0 +1,333 @@
+#include "core/page_pool.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/error.h"
+#include "core/int_math.h"
+#include "kernels/check.h"
+
+namespace attnd {
+namespace {
+
+// How long a client should wait before it tries again when the cache is full: steps last
+// milliseconds, sessions seconds; a second does not hammer the server and is soon enough.
+constexpr int64_t kCacheFullRetryMs = 1000;
+
+}  // namespace
+
+const char* PageKindName(PageKind kind) {
+  switch (kind) {
+    case PageKind::kGlobal:
+      return "global";
+    case PageKind::kLocal:
+      return "local";
+    case PageKind::kHeld:
+      return "held";
+  }
+  return "?";
+}
+
+PageList::PageList(const PageList& other) : pool_(other.pool_), offsets_(other.offsets_) {
+  if (!offsets_.empty()) {
+    pool_->AddReferences(offsets_);
+  }
+}
+
+PageList& PageList::operator=(const PageList& other) {
+  if (this != &other) {
+    PageList copy(other);
+    *this = std::move(copy);
+  }
+  return *this;
+}
+
+PageList::PageList(PageList&& other) noexcept
+    : pool_(std::exchange(other.pool_, nullptr)), offsets_(std::move(other.offsets_)) {
+  other.offsets_.clear();
+}
+
+PageList& PageList::operator=(PageList&& other) noexcept {
+  if (this != &other) {
+    Truncate(0);
+    pool_ = std::exchange(other.pool_, nullptr);
+    offsets_ = std::move(other.offsets_);
+    other.offsets_.clear();
+  }
+  return *this;
+}
+
+PageList::~PageList() { Truncate(0); }
+
+void PageList::Truncate(int64_t n) {
+  if (n < size()) {
+    pool_->Release(offsets_.data() + n, size() - n);
+    offsets_.resize(static_cast<size_t>(n));
+  }
+}
+
+void PageList::DropFront(int64_t n) {
+  if (n > 0) {
+    pool_->Release(offsets_.data(), n);
+    offsets_.erase(offsets_.begin(), offsets_.begin() + n);
+  }
+}
+
+void PageList::Append(PageList* from, int64_t n) {
+  Check(n <= from->size(), "a step uses no more pages than it took");
+  if (n > 0) {
+    pool_ = from->pool_;
+    offsets_.insert(offsets_.end(), from->offsets_.begin(), from->offsets_.begin() + n);
+    from->offsets_.erase(from->offsets_.begin(), from->offsets_.begin() + n);
+  }
+}
+
+PageList PageList::Slice(int64_t begin, int64_t end) const {
+  if (begin >= end) {
+    return {};
+  }
+  PageList slice(pool_, std::vector<int64_t>(offsets_.begin() + begin, offsets_.begin() + end));
+  pool_->AddReferences(slice.offsets_);
+  return slice;
+}
+
+PagePool::PagePool(kernels::DeviceMemory* memory, const PerKind& page_bytes)
+    : memory_(memory), page_bytes_(page_bytes) {
+  // A slab holds at least one page of every kind; whole 4 KiB pages of the system.
+  slab_bytes_ = std::max(kMinSlabBytes, *std::max_element(page_bytes.begin(), page_bytes.end()));
+  slab_bytes_ = CeilDiv(slab_bytes_, 4096) * 4096;
+  for (int kind = 0; kind < kNumPageKinds; ++kind) {
+    slab_pages_[kind] = page_bytes_[kind] > 0 ? slab_bytes_ / page_bytes_[kind] : 0;
+  }
+  slabs_.resize(static_cast<size_t>(memory->bytes() / slab_bytes_));
+  for (int64_t i = static_cast<int64_t>(slabs_.size()) - 1; i >= 0; --i) {
+    empty_slabs_.push_back(static_cast<int32_t>(i));
+  }
+}
+
+PagePool::~PagePool() {
+  Check(used_ == PerKind{}, "every page was returned before the pool ended");
+}
+
+void PagePool::AddReferences(const std::vector<int64_t>& offsets) {
+  std::lock_guard lock(mutex_);
+  for (int64_t offset : offsets) {
+    ++PageAt(offset).references;
+  }
+}
+
+void PagePool::Release(const int64_t* offsets, int64_t n) {
+  std::lock_guard lock(mutex_);
+  for (int64_t i = 0; i < n; ++i) {
+    Page& page = PageAt(offsets[i]);
+    Check(page.references > 0, "a page is released no more often than it was taken");
+    if (--page.references == 0) {
+      Free(offsets[i], &page);
+    }
+  }
+}
+
+PagePool::Page& PagePool::PageAt(int64_t offset) {
+  Slab& slab = slabs_[static_cast<size_t>(offset / slab_bytes_)];
+  return slab.pages[static_cast<size_t>(offset % slab_bytes_ / page_bytes_[Index(slab.kind)])];
+}
+
+void PagePool::Free(int64_t offset, Page* page) {
+  const auto slab_index = static_cast<int32_t>(offset / slab_bytes_);
+  Slab& slab = slabs_[static_cast<size_t>(slab_index)];
+  const int kind = Index(slab.kind);
+  Account* account = std::exchange(page->account, nullptr);
+  --used_[kind];
+  ++free_[kind];
+  if (account->used[kind]-- <= account->promised[kind]) {
+    ++unused_promises_[kind];
+  }
+  slab.free.push_back(static_cast<int32_t>(offset % slab_bytes_ / page_bytes_[kind]));
+  open_slabs_[kind].insert(slab_index);
+  if (static_cast<int64_t>(slab.free.size()) == slab_pages_[kind]) {
+    open_slabs_[kind].erase(slab_index);
+    free_[kind] -= slab_pages_[kind];
+    slab.assigned = false;
+    slab.pages.clear();
+    slab.free.clear();
+    ++dirty_empty_slabs_;
+    empty_slabs_.push_back(slab_index);
+  }
+}
+
+void PagePool::AssignSlab(int kind) {
+  Check(!empty_slabs_.empty(), "room was checked before pages are taken");
+  const int32_t index = empty_slabs_.back();
+  empty_slabs_.pop_back();
+  Slab& slab = slabs_[static_cast<size_t>(index)];
+  if (slab.dirty) {
+    --dirty_empty_slabs_;
+  }
+  slab.kind = static_cast<PageKind>(kind);
+  slab.assigned = true;
+  slab.dirty = true;
+  slab.pages.assign(static_cast<size_t>(slab_pages_[kind]), Page{});
+  slab.free.clear();
+  for (auto i = static_cast<int32_t>(slab_pages_[kind]) - 1; i >= 0; --i) {
+    slab.free.push_back(i);
+  }
+  free_[kind] += slab_pages_[kind];
+  open_slabs_[kind].insert(index);
+}
+
+int64_t PagePool::TakeOne(Account* account, int kind) {
+  if (open_slabs_[kind].empty()) {
+    AssignSlab(kind);
+  }
+  // The lowest slab first: high ones empty out and can serve another kind.
+  const int32_t index = *open_slabs_[kind].begin();
+  Slab& slab = slabs_[static_cast<size_t>(index)];
+  const int32_t page = slab.free.back();
+  slab.free.pop_back();
+  if (slab.free.empty()) {
+    open_slabs_[kind].erase(index);
+  }
+  slab.pages[static_cast<size_t>(page)] = {1, account};
+  ++used_[kind];
+  --free_[kind];
+  if (++account->used[kind] <= account->promised[kind]) {
+    --unused_promises_[kind];
+  }
+  return index * slab_bytes_ + page * page_bytes_[kind];
+}
+
+bool PagePool::Fits(const PerKind& counts, const PerKind& unused) const {
+  int64_t slabs = 0;
+  for (int kind = 0; kind < kNumPageKinds; ++kind) {
+    const int64_t missing = counts[kind] + unused[kind] - free_[kind];
+    if (missing > 0) {
+      if (slab_pages_[kind] == 0) {
+        return false;
+      }
+      slabs += CeilDiv(missing, slab_pages_[kind]);
+    }
+  }
+  return slabs <= static_cast<int64_t>(empty_slabs_.size());
+}
+
+absl::Status PagePool::Take(Account* account, const PerKind& counts,
+                            std::array<PageList, kNumPageKinds>* lists) {
+  std::array<std::vector<int64_t>, kNumPageKinds> taken;
+  {
+    std::lock_guard lock(mutex_);
+    PerKind unused = unused_promises_;
+    for (int kind = 0; kind < kNumPageKinds; ++kind) {
+      const int64_t own = std::max<int64_t>(0, account->promised[kind] - account->used[kind]);
+      unused[kind] -= std::min(own, counts[kind]);
+    }
+    if (!Fits(counts, unused)) {
+      int64_t bytes = 0;
+      for (int kind = 0; kind < kNumPageKinds; ++kind) {
+        bytes += counts[kind] * page_bytes_[kind];
+      }
+      return MakeRetryableError(
+          Reason::kCacheFull,
+          "the step needs " + std::to_string(bytes) + " more bytes of cache than are free of " +
+              std::to_string(static_cast<int64_t>(slabs_.size()) * slab_bytes_) +
+              " (--kv_cache_bytes)",
+          kCacheFullRetryMs);
+    }
+    for (int kind = 0; kind < kNumPageKinds; ++kind) {
+      for (int64_t i = 0; i < counts[kind]; ++i) {
+        taken[kind].push_back(TakeOne(account, kind));
+      }
+    }
+  }
+  for (int kind = 0; kind < kNumPageKinds; ++kind) {
+    (*lists)[kind] = PageList(this, std::move(taken[kind]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PagePool::Promise(Account* account, const PerKind& total) {
+  std::lock_guard lock(mutex_);
+  PerKind unused = unused_promises_;
+  for (int kind = 0; kind < kNumPageKinds; ++kind) {
+    unused[kind] -= std::max<int64_t>(0, account->promised[kind] - account->used[kind]);
+    unused[kind] += std::max<int64_t>(0, total[kind] - account->used[kind]);
+  }
+  if (total != PerKind{} && !Fits(PerKind{}, unused)) {
+    int64_t bytes = 0;
+    for (int kind = 0; kind < kNumPageKinds; ++kind) {
+      bytes += total[kind] * page_bytes_[kind];
+    }
+    return MakeRetryableError(
+        Reason::kCacheFull,
+        "max_tokens asks for " + std::to_string(bytes) +
+            " bytes of cache, more than can be reserved of " +
+            std::to_string(static_cast<int64_t>(slabs_.size()) * slab_bytes_) +
+            " (--kv_cache_bytes)",
+        kCacheFullRetryMs);
+  }
+  account->promised = total;
+  unused_promises_ = unused;
+  return absl::OkStatus();
+}
+
+int64_t PagePool::UnusedPromiseBytes(const Account& account) const {
+  std::lock_guard lock(mutex_);
+  int64_t bytes = 0;
+  for (int kind = 0; kind < kNumPageKinds; ++kind) {
+    bytes += std::max<int64_t>(0, account.promised[kind] - account.used[kind]) * page_bytes_[kind];
+  }
+  return bytes;
+}
+
+int64_t PagePool::Trim() {
+  int64_t bytes = 0;
+  // The lock is taken anew for each slab: returning one takes tens of microseconds.
+  for (size_t i = 0;; ++i) {
+    std::lock_guard lock(mutex_);
+    if (dirty_empty_slabs_ == 0 || i >= empty_slabs_.size()) {
+      return bytes;
+    }
+    Slab& slab = slabs_[static_cast<size_t>(empty_slabs_[i])];
+    if (slab.dirty) {
+      memory_->Discard(empty_slabs_[i] * slab_bytes_, slab_bytes_);
+      slab.dirty = false;
+      --dirty_empty_slabs_;
+      bytes += slab_bytes_;
+    }
+  }
+}
+
+PoolStats PagePool::stats() const {
+  std::lock_guard lock(mutex_);
+  PoolStats stats;
+  stats.capacity_bytes = static_cast<int64_t>(slabs_.size()) * slab_bytes_;
+  for (int kind = 0; kind < kNumPageKinds; ++kind) {
+    stats.used_bytes[kind] = used_[kind] * page_bytes_[kind];
+    stats.reserved_bytes[kind] = unused_promises_[kind] * page_bytes_[kind];
+  }
+  return stats;
+}
+
+void PagePool::Audit() const {
+  std::lock_guard lock(mutex_);
+  PerKind used{}, free{};
+  int64_t empty = 0;
+  for (const Slab& slab : slabs_) {
+    if (!slab.assigned) {
+      ++empty;
+      continue;
+    }
+    const int kind = Index(slab.kind);
+    const auto referenced = std::count_if(slab.pages.begin(), slab.pages.end(),
+                                          [](const Page& page) { return page.references > 0; });
+    Check(referenced + static_cast<int64_t>(slab.free.size()) == slab_pages_[kind],
+          "a page of a slab is used or free");
+    Check(referenced > 0, "an empty slab serves no kind");
+    used[kind] += referenced;
+    free[kind] += static_cast<int64_t>(slab.free.size());
+  }
+  Check(used == used_ && free == free_, "free + used = capacity");
+  Check(empty == static_cast<int64_t>(empty_slabs_.size()), "an unassigned slab is empty");
+  Check(Fits(PerKind{}, unused_promises_), "every promise can be kept");
+}
+
+}  // namespace attnd

@@ -1,0 +1,130 @@
+#include "core/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace attnd {
+
+absl::Status SessionEndError(const std::string& id, SessionEnd end) {
+  switch (end) {
+    case SessionEnd::kClosed:
+      return MakeError(Reason::kSessionClosed, "session '" + id + "' was closed");
+    case SessionEnd::kExpired:
+      return MakeError(Reason::kSessionExpired,
+                       "session '" + id + "' was idle longer than its idle_ttl");
+    case SessionEnd::kEvicted:
+      return MakeError(Reason::kSessionEvicted, "session '" + id + "' was evicted for its memory");
+  }
+  return MakeError(Reason::kInternal, "unknown end of session '" + id + "'");
+}
+
+Session::Session(SessionSpec spec, const LayerPlan& plan, int64_t max_rewind, PagePool* pool,
+                 TokenCounters* counters, MonotonicNs now, int64_t wall_ns)
+    : spec_(std::move(spec)),
+      plan_(plan),
+      max_rewind_(max_rewind),
+      pool_(pool),
+      counters_(counters),
+      create_wall_ns_(wall_ns),
+      last_use_(now),
+      caches_(plan.layers.size()) {}
+
+Session::~Session() { End(SessionEnd::kClosed); }
+
+LayerRules Session::Rules(int64_t layer) const {
+  LayerRules rules;
+  rules.kind = plan_.layers[static_cast<size_t>(layer)];
+  rules.window = rules.kind == LayerKind::kLocal ? plan_.local.window : 0;
+  rules.max_rewind = max_rewind_;
+  rules.prefix = spec_.prefix_length;
+  return rules;
+}
+
+MonotonicNs Session::expiry() const {
+  const MonotonicNs last = last_use_.load(std::memory_order_relaxed);
+  return last > kNever - spec_.idle_ttl_ns ? kNever : last + spec_.idle_ttl_ns;
+}
+
+absl::Status Session::Alive() const {
+  std::lock_guard lock(mutex_);
+  return ended_ ? SessionEndError(spec_.id, end_) : absl::OkStatus();
+}
+
+LayerCache Session::Cache(int64_t layer) const {
+  std::lock_guard lock(mutex_);
+  return ended_ ? LayerCache{} : caches_[static_cast<size_t>(layer)];
+}
+
+int64_t Session::Length(int64_t layer) const {
+  std::lock_guard lock(mutex_);
+  return ended_ ? 0 : caches_[static_cast<size_t>(layer)].length;
+}
+
+absl::Status Session::Commit(std::vector<std::pair<int64_t, LayerCache>> caches) {
+  std::lock_guard lock(mutex_);
+  if (ended_) {
+    return SessionEndError(spec_.id, end_);
+  }
+  for (auto& [layer, cache] : caches) {
+    LayerCache& current = caches_[static_cast<size_t>(layer)];
+    CountTokens(layer, current, -1);
+    current = std::move(cache);
+    CountTokens(layer, current, +1);
+  }
+  return absl::OkStatus();
+}
+
+int64_t Session::End(SessionEnd reason) {
+  std::lock_guard lock(mutex_);
+  if (ended_) {
+    return -1;
+  }
+  ended_ = true;
+  end_ = reason;
+  int64_t bytes = 0;
+  for (size_t layer = 0; layer < caches_.size(); ++layer) {
+    CountTokens(static_cast<int64_t>(layer), caches_[layer], -1);
+    const PerKind pages = caches_[layer].Pages(plan_.layers[layer]);
+    for (int kind = 0; kind < kNumPageKinds; ++kind) {
+      bytes += pages[kind] * pool_->page_bytes(static_cast<PageKind>(kind));
+    }
+  }
+  caches_.clear();
+  pool_->Promise(&account_, PerKind{}).IgnoreError();  // taking a promise back cannot fail
+  return bytes;
+}
+
+void Session::CountTokens(int64_t layer, const LayerCache& cache, int64_t sign) {
+  const bool local = plan_.layers[static_cast<size_t>(layer)] == LayerKind::kLocal;
+  std::atomic<int64_t>& counter = local ? counters_->local : counters_->global;
+  counter.fetch_add(sign * cache.TokensHeld(), std::memory_order_relaxed);
+  counters_->held.fetch_add(sign * cache.held_rows, std::memory_order_relaxed);
+}
+
+SessionInfo Session::Info(MonotonicNs now, int64_t wall_ns) const {
+  SessionInfo info;
+  info.id = spec_.id;
+  info.prefix_length = spec_.prefix_length;
+  info.max_tokens = spec_.max_tokens;
+  info.affinity_key = spec_.affinity_key;
+  info.create_wall_ns = create_wall_ns_;
+  const MonotonicNs left = std::max<int64_t>(0, expiry() - now);
+  info.expire_wall_ns = left > kNever - wall_ns ? kNever : wall_ns + left;
+  std::lock_guard lock(mutex_);
+  for (size_t layer = 0; layer < caches_.size(); ++layer) {
+    const LayerCache& cache = caches_[layer];
+    info.layer_lengths.push_back(cache.length);
+    info.rewind_floor =
+        std::max(info.rewind_floor, RewindFloor(cache, Rules(static_cast<int64_t>(layer))));
+    const PerKind pages = cache.Pages(plan_.layers[layer]);
+    for (int kind = 0; kind < kNumPageKinds; ++kind) {
+      info.cache_bytes += pages[kind] * pool_->page_bytes(static_cast<PageKind>(kind));
+    }
+  }
+  info.reserved_bytes = pool_->UnusedPromiseBytes(account_);
+  return info;
+}
+
+}  // namespace attnd

@@ -1,0 +1,17 @@
+#include "core/step.h"
+
+#include "core/error.h"
+
+namespace attnd {
+
+absl::Status Step::Outcome() const {
+  const absl::Status& first = sequences.front().status;
+  for (const SequenceStep& sequence : sequences) {
+    if (sequence.status.code() != first.code() || ReasonOf(sequence.status) != ReasonOf(first)) {
+      return absl::OkStatus();
+    }
+  }
+  return first;
+}
+
+}  // namespace attnd
