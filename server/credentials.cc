@@ -1,0 +1,55 @@
+// The server's side of a connection.
+#include "server/credentials.h"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace attnd::server {
+namespace {
+
+absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path, const char* kind) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", path, ": cannot be read"));
+  }
+  if (text.str().find("-----BEGIN ") == std::string::npos ||
+      text.str().find(kind) == std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, "=", path, ": expected a PEM file with a ", kind));
+  }
+  return text.str();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(const Config& config) {
+  if (config.tls_cert.empty()) {
+    return grpc::InsecureServerCredentials();
+  }
+  absl::StatusOr<std::string> cert = ReadPem("tls_cert", config.tls_cert, "CERTIFICATE");
+  if (!cert.ok()) {
+    return cert.status();
+  }
+  absl::StatusOr<std::string> key = ReadPem("tls_key", config.tls_key, "PRIVATE KEY");
+  if (!key.ok()) {
+    return key.status();
+  }
+  grpc::SslServerCredentialsOptions options(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  if (!config.tls_client_ca.empty()) {
+    absl::StatusOr<std::string> ca = ReadPem("tls_client_ca", config.tls_client_ca, "CERTIFICATE");
+    if (!ca.ok()) {
+      return ca.status();
+    }
+    options.client_certificate_request = GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY;
+    options.pem_root_certs = *std::move(ca);
+  }
+  options.pem_key_cert_pairs.push_back({*std::move(key), *std::move(cert)});
+  return grpc::SslServerCredentials(options);
+}
+
+}  // namespace attnd::server

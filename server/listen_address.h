@@ -1,0 +1,31 @@
+// Addresses that the server listens on: host:port, [ipv6]:port, unix:path.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace attnd::server {
+
+struct HostPort {
+  std::string host;  // without brackets
+  int port = 0;      // 0: any free one
+};
+
+// "127.0.0.1:8470", "[::1]:0". `flag` names the source in the error.
+absl::StatusOr<HostPort> ParseHostPort(const std::string& flag, const std::string& text);
+
+// True for "unix:path" and "unix:///path".
+bool IsUnixAddress(const std::string& text);
+
+// Syntax only.
+absl::Status CheckListenAddress(const std::string& flag, const std::string& text);
+
+// Fails when a server answers on that unix socket already: gRPC would unlink a live socket and
+// take its place without a word. OK for other addresses.
+absl::Status CheckUnixSocketFree(const std::string& text);
+
+// "host:port" with the port filled in; brackets around an IPv6 host.
+std::string WithPort(const std::string& text, int port);
+
+}  // namespace attnd::server

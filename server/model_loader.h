@@ -1,0 +1,54 @@
+// From the configuration to a model that can run: configuration file, weights, plan of bytes,
+// engine.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "attnd/v1/attnd.pb.h"
+#include "core/clock.h"
+#include "core/engine.h"
+#include "core/layer_plan.h"
+#include "core/model_config.h"
+#include "core/weights.h"
+#include "server/config.h"
+
+namespace attnd::server {
+
+struct OpenedModel {
+  ModelConfig config;
+  LayerPlan plan;
+  std::unique_ptr<WeightSource> weights;
+};
+
+// Reads and checks the configuration and the weights' headers; nothing large is read.
+absl::StatusOr<OpenedModel> OpenModel(const Config& config);
+
+// Bytes of the weights as they will be held.
+int64_t WeightBytes(const Config& config, const OpenedModel& model);
+
+// The default of --kv_cache_bytes: half of what is left of `left_bytes` beside the weights, at
+// least 64 MiB.
+int64_t DefaultCacheBytes(int64_t left_bytes, int64_t weight_bytes);
+
+// Replaces the automatic values by what they mean on this machine for this model.
+void ResolveAutomatic(const OpenedModel& model, Config* config);
+
+// What --check prints: names and values.
+std::vector<std::pair<std::string, std::string>> PlannedBytes(const Config& config,
+                                                              const OpenedModel& model);
+
+// Packs the weights, takes the memory. Automatic values are resolved.
+absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(
+    const Config& config, const OpenedModel& model, const Clock& clock,
+    std::function<void(const BatchReport&)> on_batch);
+
+// What GetModel answers.
+absl::StatusOr<v1::ModelInfo> MakeModelInfo(const Config& config, const OpenedModel& model,
+                                            Engine& engine, const std::string& version);
+
+}  // namespace attnd::server

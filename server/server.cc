@@ -1,0 +1,165 @@
+// The process: opens, binds, loads, warms, serves, drains, stops.
+#include "server/server.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/credentials.h"
+#include "server/warm_up.h"
+
+namespace attnd::server {
+namespace {
+
+// What stays open once our own calls have ended is health watchers and reflection.
+constexpr int64_t kLastCallsNs = 200'000'000;
+
+// The host's name and 32 random bits: a restarted server is another one.
+std::string MakeServerId() {
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  unsigned bits = 0;
+  if (getrandom(&bits, sizeof(bits), 0) != sizeof(bits)) {
+    bits = static_cast<unsigned>(getpid());
+  }
+  return absl::StrFormat("%s-%08x", host, bits);
+}
+
+int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
+
+}  // namespace
+
+Server::Server(Config config, OpenedModel model, Auth auth, std::string version, const Log& log)
+    : config_(std::move(config)),
+      model_(std::move(model)),
+      auth_(std::move(auth)),
+      version_(std::move(version)),
+      log_(log),
+      metrics_(version_),
+      service_{.config = config_,
+               .clock = clock_,
+               .auth = auth_,
+               .log = log_,
+               .metrics = metrics_,
+               .admission = admission_,
+               .streams = streams_,
+               .server_id = MakeServerId(),
+               .on_drain = [this] { BeginDraining("admin"); },
+               .model = {}} {}
+
+Server::~Server() = default;
+
+absl::Status Server::Start() {
+  if (absl::Status status = Bind(); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = Load(); !status.ok()) {
+    return status;
+  }
+  admission_.BeginServing();
+  grpc_->SetHealthy(true);
+  log_.Info("ready", {{"grpc", grpc_->addresses()},
+                      {"http", http_ == nullptr ? "" : http_->address()},
+                      {"server_id", service_.server_id}});
+  return absl::OkStatus();
+}
+
+absl::Status Server::Bind() {
+  const absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
+      MakeCredentials(config_);
+  if (!credentials.ok()) {
+    return credentials.status();
+  }
+  if (!config_.http.empty()) {
+    HttpHandlers handlers;
+    handlers.metrics = [this] { return metrics_.Expose(); };
+    handlers.ready = [this] { return admission_.ready(); };
+    handlers.index = [this] { return IndexPage(); };
+    absl::StatusOr<std::unique_ptr<HttpServer>> http =
+        HttpServer::Start(config_.http, std::move(handlers));
+    if (!http.ok()) {
+      return http.status();
+    }
+    http_ = *std::move(http);
+  }
+  absl::StatusOr<std::unique_ptr<GrpcServer>> grpc = GrpcServer::Start(service_, *credentials);
+  if (!grpc.ok()) {
+    return grpc.status();
+  }
+  grpc_ = *std::move(grpc);
+  return absl::OkStatus();
+}
+
+absl::Status Server::Load() {
+  absl::StatusOr<std::unique_ptr<Engine>> engine = MakeEngine(
+      config_, model_, clock_, [this](const BatchReport& report) { metrics_.BatchRan(report); });
+  if (!engine.ok()) {
+    return engine.status();
+  }
+  engine_ = *std::move(engine);
+  absl::StatusOr<v1::ModelInfo> info = MakeModelInfo(config_, model_, *engine_, version_);
+  if (!info.ok()) {
+    return info.status();
+  }
+  model_.weights->Release();
+  engine_->Start();
+  if (absl::Status status = WarmUp(*engine_); !status.ok()) {
+    return absl::Status(
+        status.code(), absl::StrCat("the warm-up failed (--kv_cache_bytes=", config_.kv_cache_bytes,
+                                    "): ", status.message()));
+  }
+  service_.model = *std::move(info);
+  service_.engine = engine_.get();
+  metrics_.SetSource({service_.model.device(), [engine = engine_.get()] { return engine->stats(); },
+                      engine_->stats().store});
+  return absl::OkStatus();
+}
+
+std::string Server::ReadyLine() const {
+  return absl::StrCat("attnd ready grpc=", grpc_->addresses(),
+                      " http=", http_ == nullptr ? "off" : http_->address(),
+                      " model=", model_.config.name, " device=", service_.model.device());
+}
+
+void Server::BeginDraining(const char* why) {
+  admission_.BeginDraining();
+  grpc_->SetHealthy(false);
+  log_.Info("draining", {{"why", why}});
+}
+
+void Server::Stop() {
+  BeginDraining("signal");
+  std::this_thread::sleep_for(std::chrono::nanoseconds(Nanoseconds(config_.drain_seconds)));
+  admission_.BeginRefusing();
+  log_.Info("refusing", {{"live_calls", std::to_string(service_.live_calls.load())}});
+  const MonotonicNs deadline = clock_.Now() + Nanoseconds(config_.shutdown_grace_seconds);
+  if (!engine_->Drain(deadline)) {
+    log_.Warn("grace_passed", {{"live_calls", std::to_string(service_.live_calls.load())}});
+    engine_->Stop();  // fails what is left, so that its calls can end
+  }
+  streams_.CloseAll();
+  while (service_.live_calls.load() > 0 && clock_.Now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  grpc_->Shutdown(kLastCallsNs);
+  engine_->Stop();
+  http_.reset();
+  log_.Info("stopped");
+}
+
+std::string Server::IndexPage() const {
+  return absl::StrCat(
+      "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>attnd</title>"
+      "<h1>attnd ",
+      version_, "</h1><p>Attention as a service. The server is ",
+      admission_.ready() ? "ready" : "not ready",
+      ".</p><ul><li><a href=\"/metrics\">/metrics</a><li><a href=\"/healthz\">/healthz</a>"
+      "<li><a href=\"/readyz\">/readyz</a></ul></html>\n");
+}
+
+}  // namespace attnd::server

@@ -1,0 +1,62 @@
+// The process: opens, binds, loads, warms, serves, drains, stops.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "core/clock.h"
+#include "core/engine.h"
+#include "server/admission.h"
+#include "server/auth.h"
+#include "server/config.h"
+#include "server/grpc_server.h"
+#include "server/http.h"
+#include "server/log.h"
+#include "server/metrics.h"
+#include "server/model_loader.h"
+#include "server/service_context.h"
+#include "server/stream_registry.h"
+
+namespace attnd::server {
+
+class Server {
+ public:
+  // `config` is valid, its automatic values are resolved, and `log` outlives the server.
+  Server(Config config, OpenedModel model, Auth auth, std::string version, const Log& log);
+  ~Server();
+
+  // Binds all addresses first, so that a port in use is known at once; calls are answered
+  // NOT_READY until the model is loaded and warm. The error is one line.
+  absl::Status Start();
+
+  // "attnd ready grpc=... http=... model=... device=...".
+  std::string ReadyLine() const;
+
+  // Not ready at once, served for --drain_seconds, then refusing; returns when running steps
+  // and streams have ended or --shutdown_grace_seconds have passed.
+  void Stop();
+
+ private:
+  absl::Status Bind();
+  absl::Status Load();
+  void BeginDraining(const char* why);
+  std::string IndexPage() const;
+
+  const Config config_;
+  OpenedModel model_;
+  const Auth auth_;
+  const std::string version_;
+  const Log& log_;
+  const SystemClock clock_;
+  Metrics metrics_;
+  Admission admission_;
+  StreamRegistry streams_;
+  ServiceContext service_;
+  // In this order: what serves calls goes before what it calls.
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<GrpcServer> grpc_;
+};
+
+}  // namespace attnd::server
