@@ -1,0 +1,47 @@
+#include "client/cpp/channel.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <limits>
+
+namespace attnd::client {
+namespace {
+
+constexpr int kKeepaliveMs = 60'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
+// A server that restarts is found again within this, not gRPC's two minutes.
+constexpr int kMaxReconnectMs = 2'000;
+
+grpc::ChannelArguments Arguments(const ClientOptions& options) {
+  const int limit = static_cast<int>(
+      std::min<int64_t>(options.max_message_bytes, std::numeric_limits<int>::max()));
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(limit);
+  arguments.SetMaxSendMessageSize(limit);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // 0: no bound, so that a session that thinks for long keeps its connection.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  return arguments;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const std::string& target,
+                                                           const ClientOptions& options) {
+  auto channel =
+      grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), Arguments(options));
+  if (!channel->WaitForConnected(std::chrono::system_clock::now() + options.connect_timeout)) {
+    return absl::UnavailableError("no server answers at " + target + " within " +
+                                  std::to_string(options.connect_timeout.count()) + " ms");
+  }
+  return channel;
+}
+
+}  // namespace attnd::client

@@ -1,0 +1,156 @@
+"""Requests from arguments and results from responses; shared by the sync and asyncio clients."""
+
+from __future__ import annotations
+
+from typing import Any, List, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import tensors
+from ._proto import attnd_pb2 as pb
+from .errors import AttndError, NotFound, from_status
+from .types import DecodeResult, PrefillResult, SequenceResult, SequenceStep, Timing
+
+_OUTPUT_ROWS = {
+    "all": pb.OUTPUT_ROWS_ALL,
+    "last": pb.OUTPUT_ROWS_LAST,
+    "none": pb.OUTPUT_ROWS_NONE,
+}
+
+# What a decode takes for one sequence: a step, a session, or (session, num_tokens[, position]).
+SequenceLike = Union[SequenceStep, Any, Tuple[Any, int], Tuple[Any, int, int]]
+
+
+def check_layer(layer: int) -> int:
+    if layer < 0:
+        raise ValueError(f"layer is {layer}; expected 0 or more")
+    return layer
+
+
+def prefill_request(
+    session_id: str,
+    layer: int,
+    position: int,
+    hidden: np.ndarray,
+    *,
+    rewind: bool,
+    output_rows: str,
+    output_dtype: Any,
+    wire_dtype: Any,
+    expected_length: int,
+) -> pb.PrefillRequest:
+    if output_rows not in _OUTPUT_ROWS:
+        raise ValueError(f"output_rows is {output_rows!r}; expected {', '.join(_OUTPUT_ROWS)}")
+    return pb.PrefillRequest(
+        session_id=session_id,
+        layer=check_layer(layer),
+        position=position,
+        rewind=rewind,
+        output_dtype=tensors.wire_dtype(output_dtype),
+        output_rows=_OUTPUT_ROWS[output_rows],
+        expected_length=expected_length,
+        hidden=tensors.to_tensor(hidden, wire_dtype),
+    )
+
+
+def _joined(parts: Sequence[Any]) -> np.ndarray:
+    """The rows of all parts; of one part, or of one that has rows, without a copy."""
+    arrays = [tensors.from_tensor(part.output) for part in parts]
+    filled = [array for array in arrays if len(array)] or arrays[:1]
+    if len(filled) == 1:
+        return filled[0]
+    whole = np.concatenate(filled)
+    whole.flags.writeable = False
+    return whole
+
+
+def prefill_result(parts: Sequence[pb.PrefillResponse]) -> PrefillResult:
+    """The result of one response, or of the consecutive parts of one step."""
+    return PrefillResult(
+        output=_joined(parts),
+        output_position=parts[0].output_position,
+        length=parts[-1].length,
+        timing=Timing.from_proto(parts[-1].timing),
+    )
+
+
+def as_steps(sequences: Sequence[SequenceLike]) -> List[SequenceStep]:
+    """Every sequence as a SequenceStep."""
+    steps = []
+    for sequence in sequences:
+        if isinstance(sequence, SequenceStep):
+            steps.append(sequence)
+        elif isinstance(sequence, tuple):
+            steps.append(SequenceStep(*sequence))
+        else:
+            steps.append(SequenceStep(sequence))
+    for step in steps:
+        if step.num_tokens < 1:
+            raise ValueError(f"num_tokens is {step.num_tokens}; expected 1 or more")
+        if isinstance(step.session, str) and step.position is None:
+            raise ValueError(f"a step of session id {step.session!r} needs a position")
+    return steps
+
+
+def check_retries(steps: Sequence[SequenceStep], retries: int) -> None:
+    """A guard of the caller's own would refuse the repeat of a rewind that took effect."""
+    if retries and any(step.rewind and step.expected_length for step in steps):
+        raise ValueError("a sequence has rewind and expected_length: expected retries=0")
+
+
+def decode_request(
+    layer: int,
+    steps: Sequence[SequenceStep],
+    positions: Sequence[int],
+    hidden: np.ndarray,
+    *,
+    output_dtype: Any,
+    wire_dtype: Any,
+) -> pb.DecodeRequest:
+    sequences = [
+        pb.SequenceStep(
+            session_id=step.session if isinstance(step.session, str) else step.session.session_id,
+            position=position,
+            num_tokens=step.num_tokens,
+            rewind=step.rewind,
+            expected_length=step.expected_length,
+        )
+        for step, position in zip(steps, positions)
+    ]
+    return pb.DecodeRequest(
+        layer=check_layer(layer),
+        sequences=sequences,
+        output_dtype=tensors.wire_dtype(output_dtype),
+        hidden=tensors.to_tensor(hidden, wire_dtype),
+    )
+
+
+def decode_result(
+    parts: Sequence[pb.DecodeResponse], steps: Sequence[SequenceStep]
+) -> DecodeResult:
+    """The result of one response, or of the consecutive parts of one step."""
+    output = _joined(parts)
+    results, row = [], 0
+    for step, result in zip(steps, [result for part in parts for result in part.results]):
+        rows = output[row : row + step.num_tokens]
+        row += step.num_tokens
+        results.append(SequenceResult(rows, result.length, from_status(result.status)))
+    return DecodeResult(results, output, Timing.from_proto(parts[-1].timing))
+
+
+def note_lengths(layer: int, steps: Sequence[SequenceStep], result: DecodeResult) -> None:
+    """Tells the sessions the lengths of a decode's answer."""
+    for step, one in zip(steps, result.results):
+        if isinstance(step.session, str):
+            continue
+        if one.ok or (one.error is not None and not isinstance(one.error, NotFound)):
+            step.session._set(layer, one.length)
+
+
+def note_failure(
+    layer: int, steps: Sequence[SequenceStep], error: AttndError, repeated: bool
+) -> None:
+    """Tells the sessions that a whole decode failed."""
+    for step in steps:
+        if not isinstance(step.session, str):
+            step.session._failed(layer, error, repeated)

@@ -1,0 +1,57 @@
+"""What a session object remembers: its id and the length of each layer, as known here."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Tuple
+
+from .errors import AttndError
+from .types import SessionInfo
+
+
+class SessionState:
+    """The part of a session that needs no connection.
+
+    Lengths follow the answers, and on a Steps stream the steps submitted. A length becomes
+    unknown when a call ends without the server's word on it; the next step that needs it asks.
+    """
+
+    def __init__(self, info: SessionInfo):
+        self._id = info.session_id
+        self._prefix_length = info.prefix_length
+        self._lengths: List[Optional[int]] = list(info.layer_lengths)
+
+    @property
+    def session_id(self) -> str:
+        return self._id
+
+    @property
+    def prefix_length(self) -> int:
+        return self._prefix_length
+
+    @property
+    def lengths(self) -> Tuple[Optional[int], ...]:
+        """The position of the next row of each layer; None where it is not known."""
+        return tuple(self._lengths)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._id} lengths={list(self._lengths)}>"
+
+    def _take(self, info: SessionInfo) -> SessionInfo:
+        self._lengths = list(info.layer_lengths)
+        return info
+
+    def _known(self, layer: int) -> Optional[int]:
+        """The layer's length. A layer that the model lacks has 0: the server will refuse it."""
+        return self._lengths[layer] if 0 <= layer < len(self._lengths) else 0
+
+    def _set(self, layer: int, length: Optional[int]) -> None:
+        if 0 <= layer < len(self._lengths):
+            self._lengths[layer] = length
+
+    def _failed(self, layer: int, error: AttndError, repeated: bool = False) -> None:
+        """After an error of attnd's own the layer is as it was; after others nobody knows.
+
+        Nor after a repeated call, whatever its last error: an earlier try may have appended.
+        """
+        if repeated or not error.reason:
+            self._set(layer, None)

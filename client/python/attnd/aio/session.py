@@ -1,0 +1,128 @@
+"""A session of the asyncio client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence
+
+import numpy as np
+
+from .. import _calls, _retry
+from .._session_state import SessionState
+from ..errors import AttndError
+from ..types import DecodeResult, PrefillResult, SequenceStep, SessionInfo
+
+if TYPE_CHECKING:
+    from .client import AsyncClient
+
+
+class AsyncSession(SessionState):
+    """The caches of one sequence, a length per layer. `async with` closes it on the server."""
+
+    def __init__(self, client: "AsyncClient", info: SessionInfo):
+        super().__init__(info)
+        self._client = client
+
+    async def __aenter__(self) -> "AsyncSession":
+        return self
+
+    async def __aexit__(self, kind: Any, *_: Any) -> None:
+        try:
+            await self.close()
+        except AttndError:
+            if kind is None:
+                raise
+
+    async def prefill(
+        self,
+        layer: int,
+        hidden: np.ndarray,
+        position: Optional[int] = None,
+        *,
+        rewind: bool = False,
+        output_rows: str = "all",
+        output_dtype: Any = None,
+        wire_dtype: Any = None,
+        expected_length: int = 0,
+        timeout: Optional[float] = None,
+        retries: int = 0,
+    ) -> PrefillResult:
+        """Appends rows to a layer and answers their outputs; arguments as Session.prefill."""
+        request = _calls.prefill_request(
+            self.session_id,
+            layer,
+            await self._position(layer, position),
+            hidden,
+            rewind=rewind,
+            output_rows=output_rows,
+            output_dtype=output_dtype,
+            wire_dtype=wire_dtype,
+            expected_length=expected_length,
+        )
+        client, attempts = self._client, _retry.PrefillAttempts(request, retries)
+        try:
+            method = client._stubs.attention.Prefill
+            answer = await client._attempt(method, request, timeout, attempts)
+        except AttndError as error:
+            self._failed(layer, error, attempts.repeated)
+            raise
+        except asyncio.CancelledError:
+            self._set(layer, None)  # cancelled in flight: it may have been carried out
+            raise
+        self._set(layer, answer.length)
+        return _calls.prefill_result([answer])
+
+    async def decode(
+        self,
+        layer: int,
+        hidden: np.ndarray,
+        position: Optional[int] = None,
+        *,
+        rewind: bool = False,
+        output_dtype: Any = None,
+        wire_dtype: Any = None,
+        expected_length: int = 0,
+        timeout: Optional[float] = None,
+        retries: int = 0,
+    ) -> DecodeResult:
+        """Appends one or more tokens, hidden [n, d_model]; see Client.decode. Raises on failure."""
+        step = SequenceStep(self, len(hidden), position, rewind, expected_length)
+        result = await self._client.decode(
+            layer,
+            [step],
+            hidden,
+            output_dtype=output_dtype,
+            wire_dtype=wire_dtype,
+            timeout=timeout,
+            retries=retries,
+        )
+        return result.raise_for_error()
+
+    async def rewind(self, position: int, *, timeout: Optional[float] = None) -> SessionInfo:
+        """Cuts every layer longer than `position` to it, or changes nothing and raises."""
+        return self._take(await self._client.rewind_session(self._id, position, timeout=timeout))
+
+    async def info(self, *, timeout: Optional[float] = None) -> SessionInfo:
+        """The session as the server sees it; also refreshes `lengths`."""
+        return self._take(await self._client._info(self._id, timeout))
+
+    async def close(self, *, timeout: Optional[float] = None) -> int:
+        """Ends the session; the bytes that it freed."""
+        return await self._client.close_session(self._id, timeout=timeout)
+
+    async def _position(self, layer: int, position: Optional[int]) -> int:
+        if position is not None:
+            return position
+        if self._known(layer) is None:
+            await self.info()
+        known = self._known(layer)
+        assert known is not None  # info() has just set every layer
+        return known
+
+
+async def positions_of(layer: int, steps: Sequence[SequenceStep]) -> List[int]:
+    """Where each step starts; asks the server for lengths that are not known here."""
+    return [
+        await step.session._position(layer, None) if step.position is None else step.position
+        for step in steps
+    ]

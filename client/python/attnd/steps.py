@@ -1,0 +1,155 @@
+"""Pipelined steps of the blocking client: one stream, a thread that reads the answers."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from concurrent.futures import Future
+from typing import Any, Callable, List, Optional, Sequence
+
+import grpc
+import numpy as np
+
+from . import _calls, _channel
+from ._step_book import StepBook, cancel_of, expect, request_of
+from .errors import AttndError, Unavailable, from_rpc_error
+from .types import SequenceStep
+
+_END = None  # in the queue: no further requests
+
+
+class StepFuture(Future):
+    """The answer of a step, a PrefillResult or a DecodeResult.
+
+    `cancel()` of a Future stops nothing once sent, so it always returns False here: use
+    StepStream.cancel(future.step_id), upon which the future fails with attnd.Cancelled.
+    """
+
+    step_id = 0
+
+
+class StepStream:
+    """Steps pipelined on one connection; made by Client.steps().
+
+    Steps of one session are executed in the order submitted, those of different sessions may
+    overtake each other. Default positions count the steps submitted before, answered or not.
+    The server does not read further while its `max_stream_steps` (64) are unanswered: keep fewer
+    in flight, or a cancel waits too.
+    """
+
+    def __init__(self, method: Callable[..., Any], metadata: _channel.Metadata):
+        self._book = StepBook()
+        self._lock = threading.Lock()  # numbers, expectations and requests keep one order
+        self._requests: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+        self._failure: Optional[AttndError] = None
+        self._responses = method(iter(self._requests.get, _END), metadata=metadata)
+        self._reader = threading.Thread(target=self._read, name="attnd-steps", daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> "StepStream":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None:
+            self._responses.cancel()
+        self.close()
+
+    def close(self) -> None:
+        """Sends no more, waits for the answers of what was sent, ends the stream."""
+        with self._lock:
+            self._failure = self._failure or Unavailable("the stream is closed")
+            self._requests.put(_END)
+        self._reader.join()
+
+    def submit_prefill(
+        self,
+        session: Any,
+        layer: int,
+        hidden: np.ndarray,
+        position: Optional[int] = None,
+        *,
+        rewind: bool = False,
+        output_rows: str = "all",
+        output_dtype: Any = None,
+        wire_dtype: Any = None,
+        expected_length: int = 0,
+        timeout: Optional[float] = None,
+    ) -> StepFuture:
+        """Sends a prefill step; arguments as Session.prefill, `timeout` counts on the server."""
+        step = SequenceStep(session, len(hidden), position)
+        with self._lock:
+            positions = self._positions(layer, [step])
+            request = _calls.prefill_request(
+                session.session_id,
+                layer,
+                positions[0],
+                hidden,
+                rewind=rewind,
+                output_rows=output_rows,
+                output_dtype=output_dtype,
+                wire_dtype=wire_dtype,
+                expected_length=expected_length,
+            )
+            return self._submit(layer, [step], positions, timeout, prefill=request)
+
+    def submit_decode(
+        self,
+        layer: int,
+        sequences: Sequence[_calls.SequenceLike],
+        hidden: np.ndarray,
+        *,
+        output_dtype: Any = None,
+        wire_dtype: Any = None,
+        timeout: Optional[float] = None,
+    ) -> StepFuture:
+        """Sends a decode step; arguments as Client.decode, `timeout` counts on the server."""
+        steps = _calls.as_steps(sequences)
+        with self._lock:
+            positions = self._positions(layer, steps)
+            request = _calls.decode_request(
+                layer, steps, positions, hidden, output_dtype=output_dtype, wire_dtype=wire_dtype
+            )
+            return self._submit(layer, steps, positions, timeout, decode=request)
+
+    def cancel(self, step_id: int) -> None:
+        """Asks the server to cancel a step, which then fails with attnd.Cancelled.
+
+        Without effect on a step that has finished.
+        """
+        self._requests.put(cancel_of(step_id))
+
+    def _positions(self, layer: int, steps: Sequence[SequenceStep]) -> List[int]:
+        return [
+            step.session._position(layer, None) if step.position is None else step.position
+            for step in steps
+        ]
+
+    def _submit(
+        self,
+        layer: int,
+        steps: Sequence[SequenceStep],
+        positions: Sequence[int],
+        timeout: Optional[float],
+        **request: Any,
+    ) -> StepFuture:
+        if self._failure is not None:
+            raise self._failure
+        future = StepFuture()
+        future.set_running_or_notify_cancel()
+        future.step_id = self._book.add(future, layer, steps, "decode" in request)
+        expect(steps, layer, positions)
+        allowed = _channel.duration(timeout)
+        self._requests.put(request_of(future.step_id, timeout=allowed, **request))
+        return future
+
+    def _read(self) -> None:
+        try:
+            for response in self._responses:
+                self._book.accept(response)
+            ended: AttndError = Unavailable("the stream has ended")
+        except grpc.RpcError as error:
+            ended = from_rpc_error(error)
+        with self._lock:
+            self._failure = self._failure or ended
+            self._book.fail_all(ended)
+        self._requests.put(_END)  # lets gRPC's sending thread go
