@@ -25,9 +25,11 @@ struct SafetensorsEntry {
   int64_t end = 0;
 };
 
-// Bytes of header that are read at most; larger is refused unread. Ten times what the largest
-// published model would need in one file (140,000 tensors of 130 bytes of header).
-inline constexpr int64_t kMaxSafetensorsHeader = int64_t{100} << 20;
+// Larger headers, and more tensors in one file or index, are refused: both limits are near twice
+// what the largest published model would need in a single file (140,000 tensors of 130 bytes of
+// header), and a hostile file at both of them is read in 0.6 s.
+inline constexpr int64_t kMaxSafetensorsHeader = int64_t{32} << 20;
+inline constexpr int64_t kMaxSafetensors = 250'000;
 
 // The entries of `file` (all its bytes) in the header's order, without "__metadata__". Checked of
 // every tensor: the three fields, their types, that the name is unique, and that the bytes lie in

@@ -12,6 +12,8 @@
 namespace attnd {
 namespace {
 
+std::string TooMany() { return "has more than " + std::to_string(kMaxSafetensors) + " tensors"; }
+
 // {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
 //  "__metadata__": {"TEXT": "TEXT", ...}}
 class HeaderReader final : public JsonEvents {
@@ -93,6 +95,9 @@ class HeaderReader final : public JsonEvents {
   }
 
   bool StartTensor(std::string& name) {
+    if (names_.size() == kMaxSafetensors) {
+      return Fail(TooMany());
+    }
     if (!names_.insert(name).second) {
       return Fail("tensor " + Quoted(name) + " stands there twice");
     }
@@ -170,6 +175,9 @@ class IndexReader final : public JsonEvents {
       }
       found_ = found_ || in_map_;
     } else if (in_map_) {
+      if (map_.size() == kMaxSafetensors) {
+        return Fail(TooMany());
+      }
       tensor_ = name;
       if (!map_.try_emplace(name).second) {
         return Fail("tensor " + Quoted(name) + " stands in 'weight_map' twice");

@@ -46,7 +46,7 @@ struct Config {
   // Scheduling and limits.
   int64_t max_batch_rows = 1024;
   int64_t prefill_chunk_rows = 512;
-  double prefill_chunk_gflop = 20;
+  double prefill_chunk_gflop = 5;
   int64_t max_queue = 4096;
   int64_t max_stream_steps = 64;
   int64_t max_message_bytes = int64_t{256} << 20;

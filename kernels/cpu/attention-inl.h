@@ -194,8 +194,7 @@ HWY_INLINE void AddValueColumns(const AttendRange& range, const KeyTile& tile, i
       RegisterTile<decltype(count)::value, kPanels * kPanelVectors> sums;
       sums.Clear();
       sums.Accumulate(p, value, tile.count);
-      sums.ForEach(
-          ShrinkAndAdd{range.state.values + row * width + column, width, shrink + row});
+      sums.ForEach(ShrinkAndAdd{range.state.values + row * width + column, width, shrink + row});
     });
   }
 }

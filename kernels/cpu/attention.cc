@@ -46,8 +46,8 @@ class PagedAttention {
       const AttentionSequence& rows = batch_.sequences[sequence];
       for (int64_t row = rows.row_begin; row < rows.row_begin + rows.rows;) {
         const RowRun run = NextRun(batch_, sequence, row);
-        num_tiles_ += PlanTiles(batch_, run, form_.heads_kv, form_.group(),
-                                workspace_.tiles() + num_tiles_);
+        num_tiles_ +=
+            PlanTiles(batch_, run, form_.heads_kv, form_.group(), workspace_.tiles() + num_tiles_);
         row = run.row_end;
       }
     }
@@ -83,9 +83,8 @@ class PagedAttention {
   void RunWave(bool complete) {
     ForEach(num_tasks_, [this](int64_t task, int worker) { Attend(task, worker); });
     if (num_slots_ > 0) {
-      ForEach(num_tasks_, [this, complete](int64_t task, int worker) {
-        MergeFrom(task, complete, worker);
-      });
+      ForEach(num_tasks_,
+              [this, complete](int64_t task, int worker) { MergeFrom(task, complete, worker); });
     }
     carried_ = !complete;
     carry_ ^= 1;

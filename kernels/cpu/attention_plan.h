@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/host_memory.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/params.h"
 
@@ -38,9 +39,9 @@ RowRun NextRun(const AttentionBatch& batch, int64_t sequence, int64_t row);
 int64_t PlanTiles(const AttentionBatch& batch, const RowRun& run, int64_t heads_kv, int64_t group,
                   AttentionTile* tiles);
 
-// Tiles that any batch of so many rows can need.
+// Tiles that any batch of so many rows can need; -1 when that overflows.
 constexpr int64_t MaxTiles(int64_t rows, int64_t heads_kv, int64_t group) {
-  return heads_kv * (rows * ((group + kTileRows - 1) / kTileRows));
+  return CheckedProduct(heads_kv, CheckedProduct(rows, (group + kTileRows - 1) / kTileRows));
 }
 
 }  // namespace attnd::kernels

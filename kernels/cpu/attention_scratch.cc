@@ -6,9 +6,7 @@ namespace attnd::kernels {
 namespace {
 
 // Floats of a SoftmaxState: maximum, sum, values.
-int64_t StateFloats(int64_t value_width) {
-  return kTileRows * (2 + RoundUp(value_width, kPanel));
-}
+int64_t StateFloats(int64_t value_width) { return kTileRows * (2 + RoundUp(value_width, kPanel)); }
 
 SoftmaxState TakeState(float* memory) {
   return {memory, memory + kTileRows, memory + 2 * kTileRows};
@@ -82,25 +80,24 @@ absl::Status AttentionWorkspace::AllocateSlots(const Widths& widths, int threads
   return status;
 }
 
-absl::Status AttentionWorkspace::AllocateTiles(const LocalShape* local,
-                                               const GlobalShape* global) {
-  int64_t tiles = 0;
-  if (local != nullptr) {
-    tiles = std::max(tiles, MaxTiles(limits_.max_rows, local->heads_kv, local->group()));
+absl::Status AttentionWorkspace::AllocateTiles(const LocalShape* local, const GlobalShape* global) {
+  const int64_t of_local =
+      local == nullptr ? 0 : MaxTiles(limits_.max_rows, local->heads_kv, local->group());
+  const int64_t of_global =
+      global == nullptr ? 0 : MaxTiles(limits_.max_rows, global->heads_kv, global->group());
+  const int64_t tiles = of_local < 0 || of_global < 0 ? -1 : std::max(of_local, of_global);
+  const absl::Status status = tiles_.Allocate("attention tiles", tiles);
+  if (!status.ok()) {
+    return status;
   }
-  if (global != nullptr) {
-    tiles = std::max(tiles, MaxTiles(limits_.max_rows, global->heads_kv, global->group()));
-  }
-  absl::Status status = tiles_.Allocate("attention tiles", tiles);
-  status.Update(tasks_.Allocate("attention tasks", tiles + slots()));
-  return status;
+  return tasks_.Allocate("attention tasks", tiles + slots());
 }
 
 absl::Status AttentionWorkspace::AllocateExpansion(const GlobalShape& shape) {
   const int64_t rows = CheckedProduct(limits_.max_rows, shape.heads_q);
-  // A value row may be read up to the next multiple of 16.
+  // Some rows more than a block: a value row may be read up to the next multiple of 16.
   const int64_t expanded =
-      CheckedProduct(kExpandKeys, CheckedProduct(shape.heads_kv, shape.d_head)) + kPanel;
+      CheckedProduct(kExpandKeys + kPanel, CheckedProduct(shape.heads_kv, shape.d_head));
   absl::Status status = row_max_.Allocate("running maxima of expanded attention", rows);
   status.Update(row_sum_.Allocate("running sums of expanded attention", rows));
   status.Update(

@@ -17,8 +17,8 @@ void PackQuery(const float* row, int64_t width, float scale, float* panel_lane) 
 
 AttentionForm FormOf(const LocalAttentionParams& params) {
   const LocalShape& shape = params.shape;
-  return {shape.heads_q, shape.heads_kv, shape.d_head, 0, shape.d_head, params.query, nullptr,
-          params.output};
+  return {shape.heads_q, shape.heads_kv, shape.d_head, 0,
+          shape.d_head,  params.query,   nullptr,      params.output};
 }
 
 AttentionForm FormOf(const LatentAttentionParams& params) {

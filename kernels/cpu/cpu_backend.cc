@@ -49,9 +49,7 @@ class CpuBackend : public Backend {
     return status;
   }
 
-  void Upload(void* device, const void* host, int64_t bytes) override {
-    Copy(device, host, bytes);
-  }
+  void Upload(void* device, const void* host, int64_t bytes) override { Copy(device, host, bytes); }
   void Download(void* host, const void* device, int64_t bytes) override {
     Copy(host, device, bytes);
   }
@@ -112,17 +110,17 @@ std::vector<std::string> CpuIsas() {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const CpuOptions& options) {
   if (options.threads < 1 || options.threads > kMaxThreads) {
-    return absl::InvalidArgumentError(absl::StrCat("threads is ", options.threads,
-                                                   "; expected 1 to ", kMaxThreads));
+    return absl::InvalidArgumentError(
+        absl::StrCat("threads is ", options.threads, "; expected 1 to ", kMaxThreads));
   }
   for (const KernelTable* table : KernelTables()) {
     if (options.isa == "best" || options.isa == table->name) {
       return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(table, options.threads));
     }
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("isa is '", options.isa, "'; this machine and build have best, ",
-                   absl::StrJoin(CpuIsas(), ", ")));
+  return absl::InvalidArgumentError(absl::StrCat("isa is '", options.isa,
+                                                 "'; this machine and build have best, ",
+                                                 absl::StrJoin(CpuIsas(), ", ")));
 }
 
 }  // namespace attnd::kernels

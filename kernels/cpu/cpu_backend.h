@@ -11,7 +11,7 @@
 namespace attnd::kernels {
 
 struct CpuOptions {
-  int threads = 1;          // workers, the calling thread included; >= 1
+  int threads = 1;           // workers, the calling thread included; >= 1
   std::string isa = "best";  // "best", or one of CpuIsas()
 };
 

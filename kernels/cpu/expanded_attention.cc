@@ -21,8 +21,7 @@ class Expansion {
         project_scratch_(project_scratch) {}
 
   void Run(const RowRun& run) {
-    num_tiles_ =
-        PlanTiles(params_.batch, run, form_.heads_kv, form_.group(), workspace_.tiles());
+    num_tiles_ = PlanTiles(params_.batch, run, form_.heads_kv, form_.group(), workspace_.tiles());
     Check(num_tiles_ <= workspace_.max_tiles(), "the tiles of a run are within the workspace");
     ZeroBlindTiles();
     for (int64_t begin = run.key_begin; begin < run.key_end;) {

@@ -10,12 +10,12 @@
 
 namespace attnd::kernels {
 
-inline constexpr int64_t kPanel = 16;          // outputs of a weight panel, rows of a query panel
-inline constexpr int64_t kDepthBlock = 256;    // K elements summed in registers, then added
-inline constexpr int64_t kProjectRows = 96;    // rows of a projection tile; whole register tiles
-inline constexpr int64_t kTileRows = 64;       // packed query rows that share a tile of keys
+inline constexpr int64_t kPanel = 16;        // outputs of a weight panel, rows of a query panel
+inline constexpr int64_t kDepthBlock = 256;  // K elements summed in registers, then added
+inline constexpr int64_t kProjectRows = 96;  // rows of a projection tile; whole register tiles
+inline constexpr int64_t kTileRows = 64;     // packed query rows that share a tile of keys
 inline constexpr int64_t kTileKeys = kPageTokens;  // keys of a tile
-inline constexpr int64_t kRangeKeys = 256;     // keys of a range; see README.md, invariance
+inline constexpr int64_t kRangeKeys = 256;         // keys of a range; see README.md, invariance
 
 constexpr int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -39,8 +39,8 @@ struct ProjectTile {
   RowsView<const float> x;
   RowsView<float> y;
   int64_t row_begin = 0;
-  int64_t rows = 0;        // <= kProjectRows
-  float* pack = nullptr;   // [kProjectRows * kDepthBlock] of this worker
+  int64_t rows = 0;       // <= kProjectRows
+  float* pack = nullptr;  // [kProjectRows * kDepthBlock] of this worker
 };
 
 // Where the keys and values of one KV head lie. A score is the dot product over the first part
@@ -49,7 +49,7 @@ struct KeySource {
   const uint8_t* pool = nullptr;
   const int64_t* pages = nullptr;  // as in AttentionSequence
   int64_t first_page = 0;
-  DType dtype = DType::kF32;       // of the pages
+  DType dtype = DType::kF32;  // of the pages
 
   int64_t key_width = 0;
   int64_t rope_width = 0;

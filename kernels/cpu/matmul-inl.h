@@ -42,8 +42,7 @@ struct Columns {
   int64_t depth;
   int64_t panel;
   HWY_INLINE V Load(int j, int64_t k) const {
-    return E::Load(p + (j / kPanelVectors) * panel + k * depth +
-                   (j % kPanelVectors) * kLanes);
+    return E::Load(p + (j / kPanelVectors) * panel + k * depth + (j % kPanelVectors) * kLanes);
   }
 };
 

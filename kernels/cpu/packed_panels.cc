@@ -49,8 +49,8 @@ absl::StatusOr<std::unique_ptr<PackedPanels>> PackPanels(const WeightView& weigh
   packed->in_ = weight.in;
   const int64_t padded = weight.out > INT64_MAX - kPanel ? -1 : RoundUp(weight.out, kPanel);
   const int64_t elements = CheckedProduct(CheckedProduct(weight.groups, padded), weight.in);
-  const absl::Status status = packed->memory_.Allocate(
-      "packed weights", CheckedProduct(elements, DTypeSize(weight.dtype)));
+  const absl::Status status =
+      packed->memory_.Allocate("packed weights", CheckedProduct(elements, DTypeSize(weight.dtype)));
   if (!status.ok()) {
     return status;
   }

@@ -54,8 +54,8 @@ void ProjectParallel(const KernelTable& table, WorkerPool& pool, const ProjectPa
     tile.columns = std::min(weight.out() - column, per_task * kPanel);
     tile.x = {params.x + group * params.inner * params.x_inner, params.inner, params.x_row,
               params.x_inner};
-    tile.y = {params.y + group * params.inner * params.y_inner + column, params.inner,
-              params.y_row, params.y_inner};
+    tile.y = {params.y + group * params.inner * params.y_inner + column, params.inner, params.y_row,
+              params.y_inner};
     tile.row_begin = block * kProjectRows;
     tile.rows = std::min(kProjectRows, rows - tile.row_begin);
     tile.pack = scratch + worker * kProjectScratch;

@@ -5,8 +5,7 @@
 // SSSE3 adds nothing over SSE4 here; vectors of unknown length (SVE, RVV) do not fit the
 // register tiles.
 #ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #endif
 // clang-format off: foreach_target.h re-includes this file and must come first.
 #include "hwy/foreach_target.h"

@@ -3,9 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "core/error.h"
+#include "tests/support/cpu_timer.h"
 #include "tests/support/golden.h"
 #include "tests/support/temp_dir.h"
 
@@ -41,9 +40,9 @@ std::string With(const std::string& from, const std::string& to) {
 
 // The message of a refusal, which is one line, starts with the file and comes within a second.
 std::string Refusal(const std::string& yaml) {
-  const auto start = std::chrono::steady_clock::now();
+  const CpuTimer timer;
   const absl::StatusOr<ModelConfig> config = ParseModelConfig(yaml, "m.yaml");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(timer.Seconds(), kRefusalSeconds);
   if (config.ok()) {
     return "accepted";
   }
@@ -106,7 +105,8 @@ TEST(ModelConfig, UnknownKeysAreRefusedWithTheNearest) {
   EXPECT_THAT(Refusal(With("d_model", "\"a\\nb\"")), HasSubstr("key 'a\\x0ab'"));
   EXPECT_THAT(Refusal(With("d_model: 100", "\"d_model\\0\": 100")), HasSubstr("d_model\\x00"));
   EXPECT_THAT(Refusal(With("d_model: 100", "? [d_model]\n  : 100")), HasSubstr("is a list"));
-  EXPECT_THAT(Refusal(With("d_model:", std::string(100000, 'd') + ":")), HasSubstr("did you mean"));
+  EXPECT_THAT(Refusal(With("d_model:", "? " + std::string(100000, 'd') + "\n  :")),
+              HasSubstr("did you mean"));
 }
 
 TEST(ModelConfig, MissingAndRepeated) {
@@ -191,9 +191,10 @@ TEST(ModelConfig, NotAConfiguration) {
 }
 
 TEST(ModelConfig, BombsAreRefusedInTime) {
-  const auto repeat = [](const std::string& text, int times) {
+  // As long as a file may be.
+  const auto repeat = [](const std::string& text) {
     std::string all;
-    for (int i = 0; i < times; ++i) {
+    while (all.size() + text.size() <= (256 << 10)) {
       all += text;
     }
     return all;
@@ -204,14 +205,13 @@ TEST(ModelConfig, BombsAreRefusedInTime) {
     laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before + ", " + before +
               ", " + before + "]\n";
   }
-  const std::string half = "d_model: 1\n" + std::string(500000, ' ');
-  for (const std::string& bomb :
-       {laughs, laughs + "model: *a59\n", "model: &m {x: *m}\n", repeat("[", 1000000),
-        repeat("{a: ", 250000), repeat("- ", 500000), repeat("? ", 500000), repeat("a: ", 300000),
-        repeat("!", 1000000), repeat("&a ", 300000), repeat("\"", 1000001), repeat("'", 1000001),
-        repeat("model:\n", 140000), repeat("---\n", 250000), "model: |\n" + half,
-        "model: {" + repeat("a: 1, ", 150000) + "}\n", repeat("a: [", 250000),
-        "%TAG ! " + std::string(1000000, 'x') + "\n---\n", repeat("#", 1000000)}) {
+  const std::string half = "d_model: 1\n" + std::string(250000, ' ');
+  for (const std::string& bomb : std::vector<std::string>{
+           laughs, laughs + "model: *a59\n", "model: &m {x: *m}\n", repeat("["), repeat("{a: "),
+           repeat("- "), repeat("? "), repeat("a: "), repeat("!"), repeat("&a "), repeat("\""),
+           repeat("'"), repeat("model:\n"), repeat("---\n"), "model: |\n" + half,
+           "model: {" + repeat("a: 1, ") + "}\n", repeat("a: ["),
+           "%TAG ! " + std::string(250000, 'x') + "\n---\n", repeat("#")}) {
     EXPECT_NE(Refusal(bomb), "accepted") << bomb.substr(0, 40);
   }
 }
@@ -273,8 +273,8 @@ TEST(ModelConfig, LoadsFilesAndNamesThem) {
   };
   EXPECT_EQ(message(dir.path()), dir.path() + ": is a directory; expected a file");
   EXPECT_THAT(message(dir.path() + "/none.yaml"), HasSubstr("none.yaml: cannot be opened"));
-  EXPECT_THAT(message(dir.Write("long.yaml", std::string((1 << 20) + 1, '#'))),
-              HasSubstr("has 1048577 bytes; expected at most 1048576"));
+  EXPECT_THAT(message(dir.Write("long.yaml", std::string((256 << 10) + 1, '#'))),
+              HasSubstr("has 262145 bytes; expected at most 262144"));
   EXPECT_THAT(message("builtin:apex1-smal"), HasSubstr("did you mean 'builtin:apex1-small'?"));
   EXPECT_THAT(message("builtin:"), HasSubstr("'builtin:' is not known"));
   EXPECT_FALSE(LoadModelConfig("").ok());

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstring>
 #include <set>
 
+#include "tests/support/cpu_timer.h"
 #include "tests/support/golden.h"
 #include "tests/support/safetensors_bytes.h"
 #include "tests/support/temp_dir.h"
@@ -56,9 +56,9 @@ RawTensor* FindTensor(std::vector<RawTensor>& tensors, const std::string& name) 
 }
 
 std::string Refusal(const std::string& source, const LayerPlan& plan) {
-  const auto start = std::chrono::steady_clock::now();
+  const CpuTimer timer;
   const auto weights = OpenWeights(source, plan);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_LT(timer.Seconds(), kRefusalSeconds);
   if (weights.ok()) {
     return "accepted";
   }

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """A stand-in for attnd over the float64 reference: in process for tests of the client, or run
 as a program with attnd's own flags and ready line.
 
@@ -8,7 +8,6 @@ out ("lost") or before ("unseen").
 
 import argparse
 import queue
-import signal
 import sys
 import threading
 import time
@@ -263,14 +262,15 @@ class FakeServer(
             yield pb.StepResponse(step_id=request.step_id, status=status)
 
     def _parts(self, step_id, answer):
+        short = tensors.name_of_wire(answer.output.dtype)
         rows, size = tensors.from_tensor(answer.output), self.rows_a_response
         while size and len(rows) > size:
             part = pb.PrefillResponse()
             part.CopyFrom(answer)
-            part.output.CopyFrom(tensors.to_tensor(rows[:size]))
+            part.output.CopyFrom(tensors.to_tensor(rows[:size], short))
             yield pb.StepResponse(step_id=step_id, prefill=part, more=True)
             rows, answer.output_position = rows[size:], answer.output_position + size
-        answer.output.CopyFrom(tensors.to_tensor(rows))
+        answer.output.CopyFrom(tensors.to_tensor(rows, short))
         yield pb.StepResponse(step_id=step_id, prefill=answer)
 
 
@@ -284,8 +284,7 @@ def main():
     fake = FakeServer(arguments.model, arguments.weights, arguments.listen)
     name = arguments.model.parent.name
     print(f"attnd ready grpc={fake.address} http= model={name} device=cpu:reference", flush=True)
-    signal.sigwait([signal.SIGTERM, signal.SIGINT])
-    fake.stop()
+    fake.server.wait_for_termination()
 
 
 if __name__ == "__main__":

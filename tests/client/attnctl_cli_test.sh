@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The built attnctl as a shell sees it, without a server. Usage: attnctl_cli_test.sh ATTNCTL
+set -uo pipefail
+attnctl=$1
+failed=0
+expect() { # expect NAME CONDITION...
+  local name=$1
+  shift
+  if ! "$@"; then
+    echo "failed: $name"
+    failed=1
+  fi
+}
+code() { "$attnctl" "$@" >/dev/null 2>&1; echo $?; }
+has() { grep -qF -- "$2" <<<"$1"; }
+picture() { "$attnctl" mask --prefix 4 --window 4 --len 10 --layer "$1"; }
+
+expect "help teaches" has "$("$attnctl" --help)" "attnctl plan"
+expect "help exits 0" test "$(code --help)" = 0
+expect "an unknown command exits 2" test "$(code plam)" = 2
+expect "and names the nearest" has "$("$attnctl" plam 2>&1)" "'plan'"
+expect "an unknown flag exits 2" test "$(code plan --modl x)" = 2
+expect "no server is one line and exit 1" test "$(code health --target 127.0.0.1:1 --connect_ms 200)" = 1
+plan=$("$attnctl" plan --model builtin:apex1-large --context 131072)
+for figure in 32,768 2,048 1,024 "8 GiB" "6.2 %" "3.1 %"; do
+  expect "plan prints $figure" has "$plan" "$figure"
+done
+expect "plan --json is JSON" python3 -c 'import json,sys; json.loads(sys.argv[1])' "$("$attnctl" plan --json)"
+local=$(picture 0) global=$(picture 5)
+expect "ten rows and a header" test "$(grep -cE '^ +[0-9]+:' <<<"$local")" = 10
+expect "a local row sees its window" has "$(grep -E '^ +9:' <<<"$local")" "·  ·  ·  ·  ·  ·  █  █  █  █"
+expect "a prefix row sees the prefix" has "$(grep -E '^ +0:' <<<"$local")" "█  █  █  █  ·  ·  ·  ·  ·  ·"
+expect "a global row sees all before it" has "$(grep -E '^ +9:' <<<"$global")" "█  █  █  █  █  █  █  █  █  █"
+exit $failed
