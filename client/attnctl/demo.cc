@@ -180,7 +180,7 @@ Command DemoCommand() {
           "the answers is checked against a float64 reference computed here: exit code 1 when one "
           "is off.\n"
           "Latencies are the client's; \"of it computing\" is the server's own share.\n\n"
-          "Example\n  attnctl --target 127.0.0.1:8470 demo\n",
+          "Example\n  attnctl demo --target 127.0.0.1:8470\n",
           ServerFlags(),
           0,
           Run};
