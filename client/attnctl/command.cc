@@ -70,7 +70,7 @@ bool AsksForHelp(const std::vector<std::string>& words) {
 }  // namespace
 
 std::vector<Command> AllCommands() {
-  return {DemoCommand(), InfoCommand(),  SessionsCommand(), StatsCommand(),
+  return {DemoCommand(),   InfoCommand(), SessionsCommand(), StatsCommand(),
           HealthCommand(), MaskCommand(), PlanCommand()};
 }
 

@@ -11,9 +11,9 @@ namespace attnd::attnctl {
 
 struct Command {
   std::string name;
-  std::string summary;  // a line for the list of commands
+  std::string summary;   // a line for the list of commands
   std::string synopsis;  // what follows the name: "[list | close ID]"
-  std::string details;  // what it prints and how to read it; lines ending in '\n'
+  std::string details;   // what it prints and how to read it; lines ending in '\n'
   std::vector<Flag> flags;
   size_t max_words = 0;
   absl::Status (*run)(const Args& args) = nullptr;

@@ -38,7 +38,6 @@ LayerCheck Compare(const std::vector<float>& answer, const std::vector<double>& 
                    int64_t width, double tolerance);
 
 // Computes the sampled rows of every layer and compares.
-absl::StatusOr<DemoCheck> CheckDemo(const v1::ModelInfo& model, const DemoRun& run,
-                                    bool progress);
+absl::StatusOr<DemoCheck> CheckDemo(const v1::ModelInfo& model, const DemoRun& run, bool progress);
 
 }  // namespace attnd::attnctl

@@ -60,16 +60,15 @@ std::string Memory(const PlanFigures& plan) {
   std::snprintf(fewer, sizeof(fewer), "%.4g times fewer", D(plan.context) / D(plan.window_keys));
   List list;
   list.Item("parameters of attention", Count(plan.parameters));
-  list.Item("keys of a local row", Count(plan.window_keys) + " of " + Count(plan.context) + ", " +
-                                       fewer);
-  list.Item("cache per token", Bytes(plan.token_bytes) + ", beyond the window " +
-                                   Bytes(plan.late_token_bytes));
+  list.Item("keys of a local row",
+            Count(plan.window_keys) + " of " + Count(plan.context) + ", " + fewer);
+  list.Item("cache per token",
+            Bytes(plan.token_bytes) + ", beyond the window " + Bytes(plan.late_token_bytes));
   list.Item("cache per session", Bytes(plan.session_bytes()) + " (local layers " +
                                      Bytes(plan.local_bytes) + ", global layers " +
                                      Bytes(plan.global_bytes) + ")");
-  list.Item("  with MHA in every layer",
-            Bytes(plan.mha_session_bytes) + "; attnd holds " +
-                Share(plan.session_bytes(), plan.mha_session_bytes));
+  list.Item("  with MHA in every layer", Bytes(plan.mha_session_bytes) + "; attnd holds " +
+                                             Share(plan.session_bytes(), plan.mha_session_bytes));
   list.Item("cache of " + Count(plan.sessions) + (plan.sessions == 1 ? " session" : " sessions"),
             Bytes(sessions * plan.session_bytes()) + " (with MHA " +
                 Bytes(sessions * plan.mha_session_bytes) + ")");
@@ -84,8 +83,8 @@ std::string Compute(const PlanFigures& plan) {
   };
   row("local", plan.local_layers, plan.local_projections, plan.local_attention);
   row("global, absorbed", plan.global_layers, plan.global_projections, plan.global_attention);
-  table.Row({"model", Count(plan.local_layers + plan.global_layers), "", "", "",
-             Flop(plan.token_flop)});
+  table.Row(
+      {"model", Count(plan.local_layers + plan.global_layers), "", "", "", Flop(plan.token_flop)});
   return table.ToString();
 }
 
@@ -104,9 +103,8 @@ std::string Json(const ModelConfig& config, const PlanFigures& plan) {
       {"cache_element_bytes", DTypeSize(plan.dtype)},
       {"local_layers", plan.local_layers},
       {"global_layers", plan.global_layers},
-      {"layer", {{"mha", KindJson(plan.mha)},
-                 {"gqa", KindJson(plan.gqa)},
-                 {"mla", KindJson(plan.mla)}}},
+      {"layer",
+       {{"mha", KindJson(plan.mha)}, {"gqa", KindJson(plan.gqa)}, {"mla", KindJson(plan.mla)}}},
       {"parameters", plan.parameters},
       {"window_keys", plan.window_keys},
       {"cache_bytes_per_token", plan.token_bytes},
@@ -140,11 +138,10 @@ absl::Status Run(const Args& args) {
     dtype = *named;
   }
   const PlanFigures plan = ComputePlan(*config, context, args.Int("sessions"), dtype);
-  const std::string text =
-      args.Switch("json")
-          ? Json(*config, plan)
-          : Header(*config, plan, args.Has("cache_dtype")) + "\n" + CompareKinds(plan) + "\n" +
-                Memory(plan) + "\n" + Compute(plan);
+  const std::string text = args.Switch("json") ? Json(*config, plan)
+                                               : Header(*config, plan, args.Has("cache_dtype")) +
+                                                     "\n" + CompareKinds(plan) + "\n" +
+                                                     Memory(plan) + "\n" + Compute(plan);
   std::fputs(text.c_str(), stdout);
   return absl::OkStatus();
 }
@@ -152,22 +149,22 @@ absl::Status Run(const Args& args) {
 }  // namespace
 
 Command PlanCommand() {
-  return {"plan",
-          "Prints what a model costs: parameters, cache, FLOP. Needs no server.",
-          "",
-          "MHA is the same heads without grouping or latents: what the model would cost. A session's\n"
-          "cache is counted by formula: the whole context on global layers, the window on local ones;\n"
-          "the server rounds up to pages of 64 tokens and keeps a little more for rewinding.\n\n"
-          "Example\n  attnctl plan --model builtin:apex1-large --context 131072 --sessions 16\n",
-          {{"model", Flag::Kind::kText, "builtin:apex1-small",
-            "builtin:apex1-tiny|small|medium|large or a YAML file"},
-           {"context", Flag::Kind::kInt, "", "tokens per session; none: the model's longest", 1},
-           {"sessions", Flag::Kind::kInt, "1", "sessions held at a time", 1, 1'000'000'000},
-           {"cache_dtype", Flag::Kind::kText, "",
-            "f32, bf16 or f16; none: elements of 2 bytes"},
-           {"json", Flag::Kind::kSwitch, "", "print JSON, for scripts"}},
-          0,
-          Run};
+  return {
+      "plan",
+      "Prints what a model costs: parameters, cache, FLOP. Needs no server.",
+      "",
+      "MHA is the same heads without grouping or latents: what the model would cost. A session's\n"
+      "cache is counted by formula: the whole context on global layers, the window on local ones;\n"
+      "the server rounds up to pages of 64 tokens and keeps a little more for rewinding.\n\n"
+      "Example\n  attnctl plan --model builtin:apex1-large --context 131072 --sessions 16\n",
+      {{"model", Flag::Kind::kText, "builtin:apex1-small",
+        "builtin:apex1-tiny|small|medium|large or a YAML file"},
+       {"context", Flag::Kind::kInt, "", "tokens per session; none: the model's longest", 1},
+       {"sessions", Flag::Kind::kInt, "1", "sessions held at a time", 1, 1'000'000'000},
+       {"cache_dtype", Flag::Kind::kText, "", "f32, bf16 or f16; none: elements of 2 bytes"},
+       {"json", Flag::Kind::kSwitch, "", "print JSON, for scripts"}},
+      0,
+      Run};
 }
 
 }  // namespace attnd::attnctl

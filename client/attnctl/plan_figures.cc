@@ -26,8 +26,7 @@ void AddFlop(const ModelConfig& config, PlanFigures* plan) {
 
 }  // namespace
 
-PlanFigures ComputePlan(const ModelConfig& config, int64_t context, int64_t sessions,
-                        DType dtype) {
+PlanFigures ComputePlan(const ModelConfig& config, int64_t context, int64_t sessions, DType dtype) {
   const LayerPlan layers = MakeLayerPlan(config);
   PlanFigures plan;
   plan.context = context;
@@ -38,8 +37,8 @@ PlanFigures ComputePlan(const ModelConfig& config, int64_t context, int64_t sess
   plan.mha = Kind(MhaParameters(config), MhaCacheElements(config), plan);
   plan.gqa = Kind(GqaParameters(config), GqaCacheElements(config), plan);
   plan.mla = Kind(MlaParameters(config), MlaCacheElements(config), plan);
-  plan.parameters = plan.local_layers * plan.gqa.parameters +
-                    plan.global_layers * plan.mla.parameters;
+  plan.parameters =
+      plan.local_layers * plan.gqa.parameters + plan.global_layers * plan.mla.parameters;
   plan.window_keys = std::min(context, config.local_window);
   plan.late_token_bytes = D(plan.global_layers) * plan.mla.token_bytes;
   plan.token_bytes = D(plan.local_layers) * plan.gqa.token_bytes + plan.late_token_bytes;

@@ -48,7 +48,6 @@ struct PlanFigures {
   double session_bytes() const { return local_bytes + global_bytes; }
 };
 
-PlanFigures ComputePlan(const ModelConfig& config, int64_t context, int64_t sessions,
-                        DType dtype);
+PlanFigures ComputePlan(const ModelConfig& config, int64_t context, int64_t sessions, DType dtype);
 
 }  // namespace attnd::attnctl

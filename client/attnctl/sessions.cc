@@ -28,8 +28,8 @@ std::string ExpiresIn(const v1::Session& session) {
   if (!session.has_expire_time()) {
     return "-";
   }
-  const int64_t seconds = TimeUtil::DurationToSeconds(session.expire_time() -
-                                                      TimeUtil::GetCurrentTime());
+  const int64_t seconds =
+      TimeUtil::DurationToSeconds(session.expire_time() - TimeUtil::GetCurrentTime());
   return Count(std::max<int64_t>(0, seconds)) + " s";
 }
 
@@ -93,15 +93,16 @@ absl::Status Run(const Args& args) {
 }  // namespace
 
 Command SessionsCommand() {
-  return {"sessions",
-          "Lists the sessions that a server holds, or closes one.",
-          "[list | close ID]",
-          "A row is a session: its layers' lengths in tokens (lowest-highest when they differ), the\n"
-          "bidirectional prefix, the cap on its tokens, the cache that it holds and has reserved,\n"
-          "and when it ends if it stays idle.\n",
-          ServerFlags(),
-          2,
-          Run};
+  return {
+      "sessions",
+      "Lists the sessions that a server holds, or closes one.",
+      "[list | close ID]",
+      "A row is a session: its layers' lengths in tokens (lowest-highest when they differ), the\n"
+      "bidirectional prefix, the cap on its tokens, the cache that it holds and has reserved,\n"
+      "and when it ends if it stays idle.\n",
+      ServerFlags(),
+      2,
+      Run};
 }
 
 }  // namespace attnd::attnctl

@@ -47,13 +47,14 @@ absl::Status Run(const Args& args) {
 }  // namespace
 
 Command StatsCommand() {
-  return {"stats",
-          "Prints one moment of a server: cache, sessions, queue.",
-          "",
-          "'reserved' is promised to sessions and not yet used. For a time series, scrape /metrics.\n",
-          ServerFlags(),
-          0,
-          Run};
+  return {
+      "stats",
+      "Prints one moment of a server: cache, sessions, queue.",
+      "",
+      "'reserved' is promised to sessions and not yet used. For a time series, scrape /metrics.\n",
+      ServerFlags(),
+      0,
+      Run};
 }
 
 }  // namespace attnd::attnctl

@@ -76,10 +76,16 @@ def test_leaving_a_with_block_closes_the_session(fake, fake_client):
     assert error.value.reason == "SESSION_CLOSED"
 
 
+def test_closing_inside_the_block_is_enough(fake, fake_client):
+    with fake_client.create_session(session_id="a") as session:
+        session.close()
+    assert not fake.engine.sessions
+
+
 def test_an_error_in_a_with_block_is_not_hidden_by_its_close(fake_client):
     with pytest.raises(KeyError):
         with fake_client.create_session() as session:
-            session.close()
+            fake_client.close_session(session.session_id)
             raise KeyError("the caller's own")
 
 

@@ -73,12 +73,12 @@ def metrics_documented():
     """The README names exactly the metrics that the server has."""
     source = "".join(path.read_text() for path in tracked("server/metrics*.cc", "server/metrics*.h"))
     served = set(re.findall(r'"(attnd_[a-z_]+)"', source))
-    readme = set(re.findall(r"\b(attnd_[a-z_]+)\b", (ROOT / "README.md").read_text()))
+    rows = re.findall(r"^\| (attnd_[^|]*)\|", (ROOT / "README.md").read_text(), re.M)
+    readme = set(re.findall(r"\battnd_[a-z_]+\b", " ".join(rows)))
     for name in sorted(served - readme):
         yield f"README.md does not know the metric {name}"
     for name in sorted(readme - served):
-        if not re.search(rf"\b(namespace|package|import|find_package|target|add_library).*{name}", name):
-            yield f"README.md documents {name}, which the server does not have"
+        yield f"README.md documents {name}, which the server does not have"
 
 
 def changelog():
@@ -99,7 +99,7 @@ def tidy_tree():
     later = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
     for path in tracked("*.cc", "*.h", "*.py", "*.sh", "*.cu", "*.cuh"):
         text = path.read_text()
-        if skipped.search(text):
+        if path.relative_to(ROOT).parts[0] == "tests" and skipped.search(text):
             yield f"{path.relative_to(ROOT)} skips a test"
         if later.search(text):
             yield f"{path.relative_to(ROOT)} leaves something for later"

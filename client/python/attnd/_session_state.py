@@ -18,6 +18,7 @@ class SessionState:
     def __init__(self, info: SessionInfo):
         self._id = info.session_id
         self._prefix_length = info.prefix_length
+        self._closed = False
         self._lengths: List[Optional[int]] = list(info.layer_lengths)
 
     @property

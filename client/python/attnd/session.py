@@ -26,6 +26,8 @@ class Session(SessionState):
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
+        if self._closed:
+            return
         try:
             self.close()
         except AttndError:
@@ -119,7 +121,9 @@ class Session(SessionState):
 
     def close(self, *, timeout: Optional[float] = None) -> int:
         """Ends the session; the bytes that it freed."""
-        return self._client.close_session(self._id, timeout=timeout)
+        freed = self._client.close_session(self._id, timeout=timeout)
+        self._closed = True
+        return freed
 
     def _position(self, layer: int, position: Optional[int]) -> int:
         if position is not None:

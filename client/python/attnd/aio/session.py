@@ -27,6 +27,8 @@ class AsyncSession(SessionState):
         return self
 
     async def __aexit__(self, kind: Any, *_: Any) -> None:
+        if self._closed:
+            return
         try:
             await self.close()
         except AttndError:
@@ -108,7 +110,9 @@ class AsyncSession(SessionState):
 
     async def close(self, *, timeout: Optional[float] = None) -> int:
         """Ends the session; the bytes that it freed."""
-        return await self._client.close_session(self._id, timeout=timeout)
+        freed = await self._client.close_session(self._id, timeout=timeout)
+        self._closed = True
+        return freed
 
     async def _position(self, layer: int, position: Optional[int]) -> int:
         if position is not None:
