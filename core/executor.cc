@@ -174,7 +174,9 @@ void Executor::Compute(const std::vector<WorkItem*>& running, BatchReport* repor
   report->kind = kind;
   for (const WorkItem* item : items) {
     const bool prefill = item->step().kind == StepKind::kPrefill;
-    (prefill ? report->prefill_rows : report->decode_rows) += item->chunk().rows();
+    const Chunk& chunk = item->chunk();
+    (prefill ? report->prefill_rows : report->decode_rows) += chunk.rows();
+    report->prefill_appended += prefill ? chunk.append_end - chunk.append_begin : 0;
   }
   batch_.Scatter(items, backend_);
 }

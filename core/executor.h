@@ -27,6 +27,9 @@ struct BatchReport {
   LayerKind kind = LayerKind::kLocal;
   int64_t prefill_rows = 0;
   int64_t decode_rows = 0;
+  // Of prefill_rows, those that were appended. A row of a prefix runs twice: its keys when it
+  // arrives, its query when the prefix is complete.
+  int64_t prefill_appended = 0;
   int64_t compute_ns = 0;
 
   int64_t rows() const { return prefill_rows + decode_rows; }

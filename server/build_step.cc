@@ -198,7 +198,7 @@ void RecordStep(const ServiceContext& service, const Step& step) {
   if (step.kind == StepKind::kRewind) {
     return;
   }
-  if (step.timing.compute_ns > 0) {
+  if (step.timing.batch_rows > 0) {  // it took part in a batch
     const LayerKind kind = service.engine->plan().layers[static_cast<size_t>(step.layer)];
     service.metrics.StepRan(step.kind, kind, step.timing);
   }

@@ -1,7 +1,13 @@
 // Every knob of the server.
 #include "server/config.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/support_matrix.h"
 #include "server/listen_address.h"
 
 namespace attnd::server {
@@ -158,7 +164,8 @@ std::vector<Flag> LimitFlags(Config& c) {
        "the matrix products efficient and bound the scratch memory.",
        1, 65536},
       {group, "prefill_chunk_rows", kInt, &c.prefill_chunk_rows,
-       "Rows of one prefill computed before other sessions get their turn. Smaller shortens the "
+       "Rows of one prefill computed before other sessions get their turn, at most "
+       "--max_batch_rows. Smaller shortens the "
        "wait of decodes beside a prefill, larger computes it faster.",
        1, 65536},
       {group, "prefill_chunk_gflop", kReal, &c.prefill_chunk_gflop,
@@ -237,12 +244,28 @@ absl::Status Bad(const std::string& flag, const std::string& value, const std::s
   return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value, ": ", why));
 }
 
+// Devices, element types and instruction sets, as the table of the kernels has them.
 absl::Status ValidateSupported(const Config& config) {
-  if (config.device != "auto" && config.device != "cpu") {
-    return Bad("device", config.device, "this build supports auto and cpu");
+  const std::string device = config.device == "auto" ? "cpu" : config.device;
+  const kernels::SupportRow* row = kernels::FindDevice(device);
+  if (row == nullptr) {
+    std::vector<std::string> devices = {"auto"};
+    for (const kernels::SupportRow& supported : kernels::SupportMatrix()) {
+      devices.emplace_back(supported.device);
+    }
+    return Bad("device", config.device, "this build supports " + absl::StrJoin(devices, ", "));
   }
-  if (!config.cache_dtype.empty() && !DTypeFromName(config.cache_dtype).has_value()) {
-    return Bad("cache_dtype", config.cache_dtype, "this build supports f32, bf16 and f16");
+  const std::optional<DType> cache = DTypeFromName(config.cache_dtype);
+  if (!config.cache_dtype.empty() &&
+      (!cache.has_value() || std::find(row->cache_dtypes.begin(), row->cache_dtypes.end(),
+                                       *cache) == row->cache_dtypes.end())) {
+    return Bad(
+        "cache_dtype", config.cache_dtype,
+        absl::StrCat("device ", device, " supports ", kernels::DTypeList(row->cache_dtypes)));
+  }
+  const std::vector<std::string> isas = kernels::CpuIsas();
+  if (config.isa != "best" && std::find(isas.begin(), isas.end(), config.isa) == isas.end()) {
+    return Bad("isa", config.isa, "this machine and build have best, " + absl::StrJoin(isas, ", "));
   }
   if (config.evict != "none") {
     return Bad("evict", config.evict, "this build supports none");
@@ -285,10 +308,6 @@ absl::Status ValidateConfig(const Config& config) {
   if (config.idle_ttl_ns > config.max_idle_ttl_ns) {
     return absl::InvalidArgumentError("--idle_ttl is longer than --max_idle_ttl");
   }
-  if (config.prefill_chunk_rows > config.max_batch_rows) {
-    return Bad("prefill_chunk_rows", std::to_string(config.prefill_chunk_rows),
-               absl::StrCat("expected at most --max_batch_rows, ", config.max_batch_rows));
-  }
   if (config.listen.empty()) {
     return absl::InvalidArgumentError("--listen: expected at least one address");
   }
@@ -313,7 +332,7 @@ EngineOptions MakeEngineOptions(const Config& config) {
   options.max_idle_ttl_ns = config.max_idle_ttl_ns;
   options.max_sessions = config.max_sessions;
   options.max_batch_rows = config.max_batch_rows;
-  options.prefill_chunk_rows = config.prefill_chunk_rows;
+  options.prefill_chunk_rows = std::min(config.prefill_chunk_rows, config.max_batch_rows);
   options.prefill_chunk_gflop = config.prefill_chunk_gflop;
   options.max_queue = config.max_queue;
   return options;

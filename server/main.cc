@@ -60,9 +60,8 @@ int Serve(Config config, OpenedModel model, const FlagTable& flags, StopSignals&
   const Log log(config.log_format == "json");
   Log::Fields fields = flags.Values();
   fields.insert(fields.begin(), {"version", kVersion});
-  log.Info("start", fields);
   Server server(std::move(config), std::move(model), std::move(auth), kVersion, log);
-  if (absl::Status status = server.Start(); !status.ok()) {
+  if (absl::Status status = server.Start(fields); !status.ok()) {
     return Fail(status);
   }
   signals.ServingBegan();

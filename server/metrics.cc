@@ -204,10 +204,11 @@ void Metrics::BatchRan(const BatchReport& report) {
   }
   const int k = KindIndex(report.kind);
   const int64_t rows[2] = {report.prefill_rows, report.decode_rows};
+  const int64_t tokens[2] = {report.prefill_appended, report.decode_rows};
   for (int p = 0; p < 2; ++p) {
     if (rows[p] > 0) {
       batch_rows_[p]->Observe(static_cast<double>(rows[p]));
-      tokens_[p][k]->Increment(static_cast<double>(rows[p]));
+      tokens_[p][k]->Increment(static_cast<double>(tokens[p]));
     }
   }
 }

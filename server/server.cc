@@ -54,10 +54,11 @@ Server::Server(Config config, OpenedModel model, Auth auth, std::string version,
 
 Server::~Server() = default;
 
-absl::Status Server::Start() {
+absl::Status Server::Start(const Log::Fields& settings) {
   if (absl::Status status = Bind(); !status.ok()) {
     return status;
   }
+  log_.Info("start", settings);
   if (absl::Status status = Load(); !status.ok()) {
     return status;
   }

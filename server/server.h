@@ -27,8 +27,9 @@ class Server {
   ~Server();
 
   // Binds all addresses first, so that a port in use is known at once; calls are answered
-  // NOT_READY until the model is loaded and warm. The error is one line.
-  absl::Status Start();
+  // NOT_READY until the model is loaded and warm. The error is one line. `settings` are logged
+  // once the addresses are bound: a start that fails before leaves that line alone on stderr.
+  absl::Status Start(const Log::Fields& settings);
 
   // "attnd ready grpc=... http=... model=... device=...".
   std::string ReadyLine() const;

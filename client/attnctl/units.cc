@@ -66,8 +66,10 @@ std::string Duration(double ns) {
 }
 
 std::string Percent(double ratio) {
-  return Format(ratio < 0.01 || std::abs(ratio - 0.0625) < 1e-9 ? "%.2f %%" : "%.1f %%",
-                ratio * 100);
+  // A second decimal where it is the last (6.25 %), and below 1 %.
+  const double hundredths = ratio * 1e4;
+  const bool exact = std::abs(hundredths - std::round(hundredths)) < 1e-6;
+  return (exact ? Short(ratio * 100) : Format(ratio < 0.01 ? "%.2f" : "%.1f", ratio * 100)) + " %";
 }
 
 }  // namespace attnd::attnctl

@@ -14,7 +14,7 @@ std::string Bytes(double bytes);
 std::string Flop(double flop);
 // Nanoseconds: "850 ns", "12.3 us", "4.56 ms", "1.20 s".
 std::string Duration(double ns);
-// 0.03125 -> "3.1 %"; below 1 % with two decimals.
+// 0.03125 -> "3.1 %", 0.0625 -> "6.25 %"; below 1 % with two decimals.
 std::string Percent(double ratio);
 
 }  // namespace attnd::attnctl

@@ -1,4 +1,4 @@
-"""Build steps of the package: generates the gRPC stubs, and puts the .proto into source archives."""
+"""Build steps of the package: makes the gRPC stubs, and puts the .proto into source archives."""
 
 import sys
 from importlib import metadata

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+# Servers are started while gRPC's threads run. Newer gRPC would act on each fork, and sometimes
+# broke the child before its exec.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parents[1] / "client" / "python"
 sys.path.insert(0, str(HERE))

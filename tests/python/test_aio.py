@@ -95,10 +95,13 @@ def test_a_cancelled_task_cancels_its_call(fake):
         await loop.run_in_executor(None, fake.engine.lock.acquire)
         try:
             task = asyncio.ensure_future(session.prefill(0, rows(2)))
-            await asyncio.sleep(0.2)
+            while not fake.contexts:
+                await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
+            while fake.contexts[0].is_active():  # until the cancel has reached the server
+                await asyncio.sleep(0.01)
         finally:
             fake.engine.lock.release()
         assert session.lengths[0] is None

@@ -123,7 +123,7 @@ def test_a_cancel_in_flight_undoes_the_step(client, servers):
 
 def test_steps_cancel_and_timeout_in_the_queue(client):
     with client.create_session() as session, client.steps() as stream:
-        busy = stream.submit_prefill(session, 1, hidden(LONG - 8), output_rows="none")
+        busy = stream.submit_prefill(session, 1, hidden(LONG - 8))
         dropped = stream.submit_prefill(session, 1, hidden(1))
         late = stream.submit_prefill(session, 1, hidden(1), LONG - 8, timeout=0.001)
         stream.cancel(dropped.step_id)

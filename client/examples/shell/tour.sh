@@ -13,18 +13,18 @@ PATH=$bin:$PATH
 say() { printf '\n== %s\n' "$1"; }
 
 say "health (exit status 0 when serving)"
-attnctl --target "$target" health
+attnctl health --target "$target"
 curl -fsS "http://$http/healthz"
 curl -fsS "http://$http/readyz"
 
 say "the model, as JSON for scripts"
-attnctl --target "$target" info --json
+attnctl info --json --target "$target"
 
 say "a session prefilled and decoded, with latencies and cache bytes"
-attnctl --target "$target" demo
+attnctl demo --target "$target"
 
 say "the sessions that are there now"
-attnctl --target "$target" sessions
+attnctl sessions --target "$target"
 
 say "cache and tokens, from the metrics"
 curl -fsS "http://$http/metrics" | grep -E '^attnd_(kv_cache|sessions|tokens_total)'

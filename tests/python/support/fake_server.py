@@ -52,7 +52,7 @@ class FakeServer(
     def __init__(self, model, weights, listen="127.0.0.1:0", rows_a_response=0):
         self.engine = Engine(reference.read_config(model), safetensors.read(weights))
         self.rows_a_response = rows_a_response  # > 0: Steps answers in parts of so many rows
-        self.faults, self.metadata, self.requests = [], [], []
+        self.faults, self.metadata, self.requests, self.contexts = [], [], [], []
         self.draining = False
         self.server = grpc.server(
             futures.ThreadPoolExecutor(16), options=[("grpc.max_receive_message_length", 256 << 20)]
@@ -90,6 +90,7 @@ class FakeServer(
 
     def _faulty(self, context, act, request):
         self.requests.append(request)
+        self.contexts.append(context)
         fault = self.faults.pop(0) if self.faults else None
         if fault == "unseen":
             context.abort(Code.UNAVAILABLE, "the request was lost")

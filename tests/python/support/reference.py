@@ -14,8 +14,8 @@ def read_config(path):
     for line in path.read_text().splitlines():
         key, _, text = (part.strip() for part in line.partition(":"))
         if text:
-            config[key] = {"true": True, "false": False}.get(text) if text[0] in "tf" else float(text)
-    return {k: int(v) if isinstance(v, float) and v == int(v) else v for k, v in config.items()}
+            config[key] = text == "true" if text in ("true", "false") else float(text)
+    return {key: int(v) if isinstance(v, float) and v == int(v) else v for key, v in config.items()}
 
 
 def is_global(config, layer):

@@ -1,0 +1,111 @@
+// From the configuration to a model: bytes, automatic values, what GetModel says.
+#include "server/model_loader.h"
+
+#include <map>
+
+#include "gtest/gtest.h"
+
+namespace attnd::server {
+namespace {
+
+Config TinyModel() {
+  Config config;
+  config.model = "builtin:apex1-tiny";
+  return config;
+}
+
+TEST(ModelLoaderTest, HalfOfWhatIsLeftBesideTheWeights) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  EXPECT_EQ(DefaultCacheBytes(10 * kGiB, 2 * kGiB), 4 * kGiB);
+  EXPECT_EQ(DefaultCacheBytes(kGiB, 2 * kGiB), int64_t{64} << 20);
+  EXPECT_EQ(DefaultCacheBytes(0, 0), int64_t{64} << 20);
+}
+
+TEST(ModelLoaderTest, WeightsCountInTheDtypeTheyAreHeldIn) {
+  Config config = TinyModel();
+  const auto model = OpenModel(config);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const int64_t f32 = WeightBytes(config, *model);
+  EXPECT_GT(f32, 0);
+  config.weight_dtype = "bf16";
+  EXPECT_EQ(WeightBytes(config, *model) * 2, f32);
+}
+
+TEST(ModelLoaderTest, AutomaticValuesAreFilledInAndOthersKept) {
+  Config config = TinyModel();
+  const auto model = OpenModel(config);
+  ASSERT_TRUE(model.ok());
+  ResolveAutomatic(*model, &config);
+  EXPECT_EQ(config.device, "cpu");
+  EXPECT_EQ(config.cache_dtype, "f32");
+  EXPECT_GE(config.threads, 1);
+  EXPECT_GE(config.kv_cache_bytes, int64_t{64} << 20);
+  Config given = TinyModel();
+  given.threads = 3;
+  given.kv_cache_bytes = 12345678;
+  given.cache_dtype = "f16";
+  ResolveAutomatic(*model, &given);
+  EXPECT_EQ(given.threads, 3);
+  EXPECT_EQ(given.kv_cache_bytes, 12345678);
+  EXPECT_EQ(given.cache_dtype, "f16");
+}
+
+TEST(ModelLoaderTest, ThePlanNamesItsBytes) {
+  Config config = TinyModel();
+  config.kv_cache_bytes = int64_t{1} << 30;
+  const auto model = OpenModel(config);
+  ASSERT_TRUE(model.ok());
+  std::map<std::string, std::string> plan;
+  for (const auto& [name, value] : PlannedBytes(config, *model)) {
+    plan[name] = value;
+  }
+  EXPECT_EQ(plan["model"], "apex1-tiny");
+  EXPECT_EQ(plan["weights"], "random:1");
+  EXPECT_EQ(plan["kv_cache_bytes"], "1073741824");
+  EXPECT_EQ(plan["weight_bytes"], std::to_string(WeightBytes(config, *model)));
+  EXPECT_GT(std::stoll(plan["sessions_at_max_seq_len"]), 0);
+}
+
+TEST(ModelLoaderTest, WhatGetModelSays) {
+  Config config = TinyModel();
+  config.kv_cache_bytes = int64_t{64} << 20;
+  config.cache_dtype = "bf16";
+  config.threads = 1;
+  const auto model = OpenModel(config);
+  ASSERT_TRUE(model.ok());
+  const SystemClock clock;
+  const auto engine = MakeEngine(config, *model, clock, [](const BatchReport&) {});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const auto info = MakeModelInfo(config, *model, **engine, "1.2.3");
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->name(), "apex1-tiny");
+  EXPECT_EQ(info->fingerprint().rfind("xxh3:", 0), 0U);
+  EXPECT_EQ(info->d_model(), model->config.d_model);
+  EXPECT_EQ(info->layers_size(), model->config.n_layers);
+  EXPECT_EQ(info->layers(0), v1::LAYER_KIND_LOCAL_GQA);
+  EXPECT_EQ(info->weight_dtype(), v1::DTYPE_F32);
+  EXPECT_EQ(info->cache_dtype(), v1::DTYPE_BF16);
+  EXPECT_EQ(info->page_tokens(), 64);
+  EXPECT_EQ(info->local_bytes_per_token(), 2 * 2 * model->config.n_heads_kv * model->config.d_head);
+  EXPECT_EQ(
+      info->global_bytes_per_token(),
+      2 * (model->config.d_kv_compressed + model->config.n_heads_kv * model->config.d_head_rope));
+  EXPECT_EQ(info->max_message_bytes(), config.max_message_bytes);
+  EXPECT_EQ(info->device().rfind("cpu:", 0), 0U);
+  EXPECT_EQ(info->version(), "1.2.3");
+  EXPECT_EQ(info->weights(), "random:1");
+  EXPECT_EQ(info->hidden_dtypes_size(), 3);
+  EXPECT_EQ(info->kv_cache_capacity_bytes(), int64_t{64} << 20);
+}
+
+TEST(ModelLoaderTest, AMissingFileIsNamed) {
+  Config config = TinyModel();
+  config.weights = "/does/not/exist.safetensors";
+  EXPECT_NE(OpenModel(config).status().message().find("/does/not/exist.safetensors"),
+            std::string::npos);
+  config.model = "/does/not/exist.yaml";
+  EXPECT_NE(OpenModel(config).status().message().find("/does/not/exist.yaml"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace attnd::server
