@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -92,6 +93,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   Impl& impl = *self->impl_;
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
   gpr_set_log_function(&LogNothing);  // of a failed bind it writes a paragraph
+  // A request whose strings are not UTF-8 fails by itself; protobuf would also write to stderr.
+  google::protobuf::SetLogHandler(nullptr);
   grpc::EnableDefaultHealthCheckService(true);
   if (config.reflection) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();

@@ -17,6 +17,11 @@ class TestStream {
   explicit TestStream(const std::shared_ptr<grpc::Channel>& channel)
       : stub_(v1::AttentionService::NewStub(channel)), stream_(stub_->Steps(&context_)) {
     reader_ = std::thread([this] {
+      stream_->WaitForInitialMetadata();
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        opened_ = true;
+      }
       v1::StepResponse response;
       while (stream_->Read(&response)) {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -44,6 +49,11 @@ class TestStream {
     const std::lock_guard<std::mutex> lock(mutex_);
     return ended_;
   }
+  // The initial metadata is there.
+  bool opened() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return opened_;
+  }
   // After ended(). "UNAVAILABLE DRAINING" as 14 and the trailing reason.
   std::string Status() {
     const grpc::Status status = stream_->Finish();
@@ -54,12 +64,12 @@ class TestStream {
                 ? ""
                 : " " + std::string(reason->second.data(), reason->second.size()));
   }
+  // After opened().
   std::string ServerId() {
     const auto& metadata = context_.GetServerInitialMetadata();
     const auto found = metadata.find("attnd-server");
     return found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
   }
-  void WaitForMetadata() { stream_->WaitForInitialMetadata(); }
 
  private:
   grpc::ClientContext context_;
@@ -68,6 +78,7 @@ class TestStream {
   std::thread reader_;
   std::mutex mutex_;
   std::vector<v1::StepResponse> responses_;
+  bool opened_ = false;
   bool ended_ = false;
 };
 
@@ -117,7 +128,7 @@ TEST_F(StepsStreamTest, StepsOfASessionAreAnsweredInOrder) {
 TEST_F(StepsStreamTest, TheServersIdComesBeforeTheFirstStep) {
   StartGrpc();
   TestStream stream(channel_);
-  stream.WaitForMetadata();
+  WaitFor([&] { return stream.opened(); });
   EXPECT_EQ(stream.ServerId(), "replica-7");
 }
 
@@ -249,7 +260,7 @@ TEST_F(StepsStreamTest, ACancelledStreamLeavesNothingBehind) {
 TEST_F(StepsStreamTest, CloseEndsAnIdleStream) {
   StartGrpc();
   TestStream stream(channel_);
-  stream.WaitForMetadata();
+  WaitFor([&] { return stream.opened(); });
   streams_.CloseAll();
   WaitFor([&] { return stream.ended(); });
   EXPECT_EQ(stream.Status(), "14 DRAINING");
