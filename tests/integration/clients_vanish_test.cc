@@ -3,7 +3,6 @@
 #include <thread>
 
 #include "tests/integration/long_prefill.h"
-#include "tests/integration/metrics_text.h"
 #include "tests/integration/tcp_relay.h"
 #include "tests/integration/tiny_server.h"
 
@@ -20,8 +19,6 @@ class ClientsVanishTest : public testing::Test {
       wire_.Close(session.session_id());
     }
     EXPECT_EQ(wire_.Stats().kv_cache_used_bytes(), 0);
-    EXPECT_TRUE(WaitUntil([&] { return Scrape(server_.http()).Get("attnd_inflight_rpcs") == 0; },
-                          Seconds(5)));
     EXPECT_TRUE(server_.alive());
   }
 

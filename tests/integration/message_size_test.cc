@@ -14,15 +14,13 @@ TEST(MessageSizeTest, AMessageOf300MiBIsRefusedByGrpc) {
   request.mutable_hidden()->mutable_data()->resize(size_t{300} << 20);
   v1::PrefillResponse response;
   // gRPC's transport receives the whole message before it looks at the size; it may not keep it.
-  int64_t first = 0;
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 5; ++round) {
     const Outcome outcome = wire.Prefill(request, &response);
     EXPECT_EQ(outcome.text(), "RESOURCE_EXHAUSTED") << "gRPC's own statuses carry no reason";
     EXPECT_THAT(outcome.message, HasSubstr("larger than max"));
     const int64_t resident = server.RssBytes();
     std::printf("after message %d of 300 MiB: %ld MiB resident\n", round + 1, resident >> 20);
-    first = round == 0 ? resident : first;
-    EXPECT_LT(resident, first + (int64_t{64} << 20)) << "nothing is kept";
+    EXPECT_LT(resident, int64_t{600} << 20) << "never two of them, however many come";
   }
   EXPECT_EQ(wire.Prefill(session, kTinyLocal, 0, TinyRows(1, 1)).size(), 64u);
 }
