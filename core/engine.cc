@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "core/layer_weights.h"
@@ -13,7 +14,30 @@ namespace {
 // A busy engine gives freed slabs back this often; an idle one at once.
 constexpr int64_t kTrimIntervalNs = 200'000'000;
 
+PerKind PageBytes(const LayerPlan& plan, DType cache_dtype) {
+  const int64_t element = DTypeSize(cache_dtype);
+  const auto page = [&](LayerKind kind) {
+    return plan.CountOf(kind) > 0 ? kernels::kPageTokens * plan.RowElements(kind) * element : 0;
+  };
+  PerKind page_bytes{};
+  page_bytes[Index(PageKind::kGlobal)] = page(LayerKind::kGlobal);
+  page_bytes[Index(PageKind::kLocal)] = page(LayerKind::kLocal);
+  page_bytes[Index(PageKind::kHeld)] =
+      kHeldPageRows * plan.d_model * static_cast<int64_t>(sizeof(float));
+  return page_bytes;
+}
+
 }  // namespace
+
+absl::Status CheckCacheBytes(const LayerPlan& plan, DType cache_dtype, int64_t kv_cache_bytes) {
+  const int64_t least = PagePool::LeastBytes(PageBytes(plan, cache_dtype));
+  if (kv_cache_bytes >= least) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("kv_cache_bytes is " + std::to_string(kv_cache_bytes) +
+                                    "; this model needs at least " + std::to_string(least) +
+                                    ", a slab for each kind of page");
+}
 
 Engine::Engine(const ModelConfig& config, const EngineOptions& options, const Clock& clock,
                std::unique_ptr<kernels::Backend> backend,
@@ -45,21 +69,17 @@ absl::Status Engine::Build(WeightSource* weights) {
   if (!packed.ok()) {
     return packed.status();
   }
+  const PerKind page_bytes = PageBytes(plan_, options_.cache_dtype);
+  if (absl::Status status = CheckCacheBytes(plan_, options_.cache_dtype, options_.kv_cache_bytes);
+      !status.ok()) {
+    return status;
+  }
   absl::StatusOr<std::unique_ptr<kernels::DeviceMemory>> memory =
       backend_->Allocate("the page pool (--kv_cache_bytes)", options_.kv_cache_bytes);
   if (!memory.ok()) {
     return memory.status();
   }
   pool_memory_ = *std::move(memory);
-  const int64_t element = DTypeSize(options_.cache_dtype);
-  const auto page = [&](LayerKind kind) {
-    return plan_.CountOf(kind) > 0 ? kernels::kPageTokens * plan_.RowElements(kind) * element : 0;
-  };
-  PerKind page_bytes{};
-  page_bytes[Index(PageKind::kGlobal)] = page(LayerKind::kGlobal);
-  page_bytes[Index(PageKind::kLocal)] = page(LayerKind::kLocal);
-  page_bytes[Index(PageKind::kHeld)] =
-      kHeldPageRows * plan_.d_model * static_cast<int64_t>(sizeof(float));
   pool_ = std::make_unique<PagePool>(pool_memory_.get(), page_bytes);
 
   StoreLimits store;
@@ -161,6 +181,9 @@ bool Engine::Drain(MonotonicNs deadline) const {
 }
 
 void Engine::Stop() {
+  if (scheduler_ == nullptr) {
+    return;  // it could not be built
+  }
   scheduler_->Stop();
   stop_.store(true);
   if (thread_.joinable()) {

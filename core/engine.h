@@ -38,6 +38,9 @@ struct EngineOptions {
   int64_t max_queue = 4096;  // steps waiting, all connections
 };
 
+// OK when a pool of so many bytes has room for a page of every kind at the same time.
+absl::Status CheckCacheBytes(const LayerPlan& plan, DType cache_dtype, int64_t kv_cache_bytes);
+
 // One consistent moment, for GetStats and /metrics.
 struct EngineStats {
   PoolStats pool;
@@ -66,6 +69,8 @@ class Engine {
   // Queues a step. OK: the engine owns it and calls step->done exactly once. Otherwise
   // (QUEUE_FULL, DRAINING) the caller still owns it and `done` is never called.
   absl::Status Enqueue(std::unique_ptr<Step>* step) { return scheduler_->Enqueue(step); }
+  // QUEUE_FULL or DRAINING when Enqueue() would refuse any step now.
+  absl::Status CheckRoom() const { return scheduler_->CheckRoom(); }
   // Wakes the engine so that a step whose `cancelled` was set is answered soon.
   void Poke() { scheduler_->Poke(); }
 

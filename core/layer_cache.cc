@@ -77,8 +77,13 @@ void Cut(LayerCache* cache, const LayerRules& rules, int64_t position) {
   const bool reopens_prefix = position < rules.prefix && cache->PrefixAnswered(rules.prefix);
   if (!cache->tail.empty() && position == cache->last_step_start) {
     JoinTail(cache, position);
+  } else if (const int64_t end_page = CeilDiv(position, kPageTokens);
+             end_page < cache->first_page) {
+    // The last step's start, before which no key is needed: W = 1, on the edge of a page.
+    cache->main.Truncate(0);
+    cache->first_page = end_page;
   } else {
-    cache->main.Truncate(CeilDiv(position, kPageTokens) - cache->first_page);
+    cache->main.Truncate(end_page - cache->first_page);
   }
   cache->length = position;
   if (position < cache->last_step_start) {

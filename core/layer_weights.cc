@@ -1,5 +1,6 @@
 #include "core/layer_weights.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,22 @@
 
 namespace attnd {
 namespace {
+
+// A weight that is not finite makes every answer of its layer wrong: better told at the start.
+absl::Status CheckFinite(const TensorSpec& spec, const TensorView& view,
+                         const std::string& origin) {
+  constexpr int64_t kBlock = 4096;
+  float values[kBlock];
+  const int64_t count = spec.out * spec.in;
+  for (int64_t at = 0; at < count; at += kBlock) {
+    const auto* data = static_cast<const uint8_t*>(view.data) + at * DTypeSize(view.dtype);
+    if (!kernels::ToFloat(view.dtype, data, std::min(kBlock, count - at), values)) {
+      return absl::InvalidArgumentError(origin + ": tensor " + spec.name +
+                                        " has a NaN or an infinity; expected finite weights");
+    }
+  }
+  return absl::OkStatus();
+}
 
 // A tensor, converted if asked for.
 class Loaded {
@@ -20,6 +37,9 @@ class Loaded {
     }
     Loaded loaded;
     loaded.view_ = *view;
+    if (absl::Status status = CheckFinite(spec, *view, source->description()); !status.ok()) {
+      return status;
+    }
     if (dtype.has_value() && *dtype != view->dtype) {
       if (absl::Status status = loaded.Convert(spec, *dtype, source->description()); !status.ok()) {
         return status;
@@ -88,6 +108,18 @@ std::vector<Target> Targets(const LayerPlan& plan, const std::string& tensor,
 }
 
 }  // namespace
+
+absl::Status CheckWeights(const LayerPlan& plan, WeightSource* source, std::optional<DType> dtype) {
+  for (int64_t layer = 0; layer < plan.num_layers(); ++layer) {
+    for (const TensorSpec& spec : LayerTensors(plan, layer)) {
+      if (absl::Status status = Loaded::Load(spec, dtype, source).status(); !status.ok()) {
+        return status;
+      }
+    }
+    source->Release();
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::vector<LayerWeights>> PackWeights(const LayerPlan& plan, WeightSource* source,
                                                       std::optional<DType> dtype,

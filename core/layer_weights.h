@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/layer_plan.h"
 #include "core/weights.h"
@@ -38,6 +39,10 @@ struct LayerWeights {
   GqaWeights gqa;
   MlaWeights mla;
 };
+
+// Reads every tensor that the plan needs: INVALID_ARGUMENT with its name when a value is not
+// finite, as stored or as `dtype`. What PackWeights() checks too.
+absl::Status CheckWeights(const LayerPlan& plan, WeightSource* source, std::optional<DType> dtype);
 
 // Loads and packs all layers. `dtype`: convert to it; nullopt keeps what the file has.
 absl::StatusOr<std::vector<LayerWeights>> PackWeights(const LayerPlan& plan, WeightSource* source,

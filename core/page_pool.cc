@@ -14,7 +14,19 @@ namespace {
 // milliseconds, sessions seconds; a second does not hammer the server and is soon enough.
 constexpr int64_t kCacheFullRetryMs = 1000;
 
+// A slab holds at least one page of every kind; whole 4 KiB pages of the system.
+int64_t SlabBytes(const PerKind& page_bytes) {
+  const int64_t largest = *std::max_element(page_bytes.begin(), page_bytes.end());
+  return CeilDiv(std::max(kMinSlabBytes, largest), 4096) * 4096;
+}
+
 }  // namespace
+
+int64_t PagePool::LeastBytes(const PerKind& page_bytes) {
+  const auto kinds =
+      std::count_if(page_bytes.begin(), page_bytes.end(), [](int64_t bytes) { return bytes > 0; });
+  return kinds * SlabBytes(page_bytes);
+}
 
 const char* PageKindName(PageKind kind) {
   switch (kind) {
@@ -60,6 +72,7 @@ PageList& PageList::operator=(PageList&& other) noexcept {
 PageList::~PageList() { Truncate(0); }
 
 void PageList::Truncate(int64_t n) {
+  Check(n >= 0, "a list keeps no fewer than no pages");
   if (n < size()) {
     pool_->Release(offsets_.data() + n, size() - n);
     offsets_.resize(static_cast<size_t>(n));
@@ -67,6 +80,7 @@ void PageList::Truncate(int64_t n) {
 }
 
 void PageList::DropFront(int64_t n) {
+  Check(n <= size(), "a list lets go of its own pages");
   if (n > 0) {
     pool_->Release(offsets_.data(), n);
     offsets_.erase(offsets_.begin(), offsets_.begin() + n);
@@ -86,6 +100,7 @@ PageList PageList::Slice(int64_t begin, int64_t end) const {
   if (begin >= end) {
     return {};
   }
+  Check(begin >= 0 && end <= size(), "a slice lies within its list");
   PageList slice(pool_, std::vector<int64_t>(offsets_.begin() + begin, offsets_.begin() + end));
   pool_->AddReferences(slice.offsets_);
   return slice;
@@ -93,9 +108,7 @@ PageList PageList::Slice(int64_t begin, int64_t end) const {
 
 PagePool::PagePool(kernels::DeviceMemory* memory, const PerKind& page_bytes)
     : memory_(memory), page_bytes_(page_bytes) {
-  // A slab holds at least one page of every kind; whole 4 KiB pages of the system.
-  slab_bytes_ = std::max(kMinSlabBytes, *std::max_element(page_bytes.begin(), page_bytes.end()));
-  slab_bytes_ = CeilDiv(slab_bytes_, 4096) * 4096;
+  slab_bytes_ = SlabBytes(page_bytes);
   for (int kind = 0; kind < kNumPageKinds; ++kind) {
     slab_pages_[kind] = page_bytes_[kind] > 0 ? slab_bytes_ / page_bytes_[kind] : 0;
   }

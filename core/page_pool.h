@@ -83,6 +83,9 @@ class PagePool {
   PagePool& operator=(const PagePool&) = delete;
   ~PagePool();
 
+  // The least memory in which every kind of page finds a slab at the same time.
+  static int64_t LeastBytes(const PerKind& page_bytes);
+
   int64_t page_bytes(PageKind kind) const { return page_bytes_[Index(kind)]; }
   uint8_t* data() const { return memory_->data(); }
 

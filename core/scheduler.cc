@@ -18,6 +18,24 @@ constexpr size_t kManyConnections = 1024;
 
 }  // namespace
 
+absl::Status Scheduler::Room() const {
+  if (stopped_) {
+    return MakeError(Reason::kDraining, "the server is shutting down");
+  }
+  if (queued_ >= limits_.max_queue) {
+    return MakeRetryableError(
+        Reason::kQueueFull,
+        "there are " + std::to_string(queued_) + " steps waiting, as many as --max_queue allows",
+        kQueueFullRetryMs);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::CheckRoom() const {
+  std::lock_guard lock(mutex_);
+  return Room();
+}
+
 absl::Status Scheduler::Enqueue(std::unique_ptr<Step>* step) {
   const auto active = std::make_shared<ActiveStep>();
   std::vector<std::unique_ptr<WorkItem>> items;
@@ -42,14 +60,8 @@ absl::Status Scheduler::Enqueue(std::unique_ptr<Step>* step) {
   active->unfinished = static_cast<int64_t>(items.size());
 
   std::lock_guard lock(mutex_);
-  if (stopped_) {
-    return MakeError(Reason::kDraining, "the server is shutting down");
-  }
-  if (queued_ >= limits_.max_queue) {
-    return MakeRetryableError(
-        Reason::kQueueFull,
-        "there are " + std::to_string(queued_) + " steps waiting, as many as --max_queue allows",
-        kQueueFullRetryMs);
+  if (absl::Status status = Room(); !status.ok()) {
+    return status;
   }
   active->step = std::move(*step);
   ++active_;

@@ -33,6 +33,10 @@ class Scheduler {
   Scheduler(const LayerPlan& plan, const SchedulerLimits& limits, const Clock& clock)
       : plan_(plan), limits_(limits), clock_(clock) {}
 
+  // What Enqueue() would refuse now, whatever the step: for callers who would rather know before
+  // they prepare one.
+  absl::Status CheckRoom() const;
+
   // QUEUE_FULL or DRAINING leave the step with the caller.
   absl::Status Enqueue(std::unique_ptr<Step>* step);
 
@@ -58,6 +62,7 @@ class Scheduler {
  private:
   using Queue = std::deque<std::unique_ptr<WorkItem>>;
 
+  absl::Status Room() const;  // under the lock
   uint64_t TakeTurn(uint64_t connection);
   // Fails what must not run any more; called when a look is due.
   void Sweep(MonotonicNs now);

@@ -1,17 +1,19 @@
 // Who calls: bearer tokens.
 #include "server/auth.h"
 
-#include <fstream>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/session_store.h"
 
 namespace attnd::server {
 namespace {
 
 constexpr char kBearer[] = "Bearer ";
+
+constexpr int64_t kMaxTokensBytes = int64_t{16} << 20;  // some 200,000 tokens
 
 // True when equal; looks at every byte of `known` whatever `given` is.
 bool ConstantTimeEqual(const std::string& known, const std::string& given) {
@@ -26,11 +28,11 @@ bool ConstantTimeEqual(const std::string& known, const std::string& given) {
 }  // namespace
 
 absl::StatusOr<Auth> Auth::FromFile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--auth_tokens_file=", path, ": cannot be read"));
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxTokensBytes);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--auth_tokens_file=", text.status().message()));
   }
+  std::istringstream file(*text);
   Auth auth;
   auth.on_ = true;
   std::string line;

@@ -18,7 +18,7 @@ absl::Status Admit(const ServiceContext& service, const Caller& caller) {
   if (caller.deadline <= service.clock.Now()) {
     return MakeError(Reason::kStepTimeout, "the deadline had passed when the request arrived");
   }
-  return absl::OkStatus();
+  return service.engine->CheckRoom();  // before the rows are copied
 }
 
 std::unique_ptr<Step> NewStep(const Caller& caller, StepKind kind) {

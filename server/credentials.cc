@@ -1,28 +1,27 @@
 // The server's side of a connection.
 #include "server/credentials.h"
 
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/file.h"
 
 namespace attnd::server {
 namespace {
 
+constexpr int64_t kMaxPemBytes = int64_t{4} << 20;  // a bundle of authorities is 250 KB
+
 absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path, const char* kind) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", path, ": cannot be read"));
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxPemBytes);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", text.status().message()));
   }
-  if (text.str().find("-----BEGIN ") == std::string::npos ||
-      text.str().find(kind) == std::string::npos) {
+  if (text->find("-----BEGIN ") == std::string::npos || text->find(kind) == std::string::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat("--", flag, "=", path, ": expected a PEM file with a ", kind));
   }
-  return text.str();
+  return text;
 }
 
 }  // namespace

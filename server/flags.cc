@@ -2,12 +2,13 @@
 #include "server/flags.h"
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "server/units.h"
@@ -68,6 +69,8 @@ std::string ValueText(const Flag& flag) {
   const int64_t number = *std::get<int64_t*>(flag.target);
   return number == 0 && flag.automatic != nullptr ? flag.automatic : NumberText(flag, number);
 }
+
+constexpr int64_t kMaxFlagFileBytes = int64_t{1} << 20;
 
 absl::Status Bad(const Flag& flag, const std::string& value, const std::string& expected) {
   return absl::InvalidArgumentError(
@@ -177,10 +180,11 @@ absl::Status FlagTable::ParseList(const std::vector<std::string>& args, bool fro
 }
 
 absl::Status FlagTable::ParseFile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
-    return absl::InvalidArgumentError(absl::StrCat("--flagfile=", path, ": cannot be read"));
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxFlagFileBytes);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--flagfile=", text.status().message()));
   }
+  std::istringstream file(*text);
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
     const size_t begin = line.find_first_not_of(" \t\r");
@@ -196,10 +200,28 @@ absl::Status FlagTable::ParseFile(const std::string& path) {
   return absl::OkStatus();
 }
 
+// The default's own name, as the sample configuration writes it.
+absl::Status FlagTable::AssignAutomatic(Row* row) {
+  if (auto* const* text = std::get_if<std::string*>(&row->flag.target)) {
+    (*text)->clear();
+  } else {
+    *std::get<int64_t*>(row->flag.target) = 0;
+  }
+  row->seen = true;
+  return absl::OkStatus();
+}
+
 absl::Status FlagTable::Assign(Row& row, const std::string& value) {
   const Flag& flag = row.flag;
+  if (flag.automatic != nullptr && value == flag.automatic) {
+    return AssignAutomatic(&row);
+  }
   switch (flag.kind) {
     case FlagKind::kText:
+      // A path that a script left empty must not turn anything off unnoticed.
+      if (flag.automatic != nullptr && value.empty()) {
+        return Bad(flag, value, absl::StrCat("a value, or ", flag.automatic));
+      }
       *std::get<std::string*>(flag.target) = value;
       break;
     case FlagKind::kList: {

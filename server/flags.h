@@ -63,6 +63,7 @@ class FlagTable {
   };
   absl::Status ParseList(const std::vector<std::string>& args, bool from_file);
   absl::Status ParseFile(const std::string& path);
+  static absl::Status AssignAutomatic(Row* row);
   absl::Status Assign(Row& row, const std::string& value);
   Row* Find(const std::string& name);
   absl::Status Unknown(const std::string& name) const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/layer_weights.h"
 #include "core/text.h"
 #include "server/config.h"
 #include "server/log.h"
@@ -90,7 +91,16 @@ int Run(const std::vector<std::string>& args) {
     return Fail(model.status());
   }
   attnd::server::ResolveAutomatic(*model, &config);
+  if (absl::Status status = attnd::server::CheckModel(config, *model); !status.ok()) {
+    return Fail(status);
+  }
   if (config.check) {
+    if (absl::Status status =
+            attnd::CheckWeights(model->plan, model->weights.get(),
+                                attnd::server::MakeEngineOptions(config).weight_dtype);
+        !status.ok()) {
+      return Fail(status);
+    }
     for (const auto& [name, value] : attnd::server::PlannedBytes(config, *model)) {
       std::printf("%-30s %s\n", name.c_str(), value.c_str());
     }

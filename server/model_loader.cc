@@ -70,6 +70,22 @@ void ResolveAutomatic(const OpenedModel& model, Config* config) {
   }
 }
 
+absl::Status CheckModel(const Config& config, const OpenedModel& model) {
+  const DType cache = DTypeFromName(config.cache_dtype).value_or(DType::kF32);
+  if (absl::Status status = CheckCacheBytes(model.plan, cache, config.kv_cache_bytes);
+      !status.ok()) {
+    return status;
+  }
+  const MemoryLimit memory = UsableMemory();
+  if (memory.limit_bytes > 0 && config.kv_cache_bytes > memory.limit_bytes) {
+    return absl::InvalidArgumentError("kv_cache_bytes is " + std::to_string(config.kv_cache_bytes) +
+                                      "; the memory that may be used here is " +
+                                      std::to_string(memory.limit_bytes) + " (" + memory.origin +
+                                      ")");
+  }
+  return absl::OkStatus();
+}
+
 std::vector<std::pair<std::string, std::string>> PlannedBytes(const Config& config,
                                                               const OpenedModel& model) {
   const LayerPlan& plan = model.plan;

@@ -38,6 +38,9 @@ int64_t DefaultCacheBytes(int64_t left_bytes, int64_t weight_bytes);
 // Replaces the automatic values by what they mean on this machine for this model.
 void ResolveAutomatic(const OpenedModel& model, Config* config);
 
+// What can be said of the cache's budget before anything is taken; `config` is resolved.
+absl::Status CheckModel(const Config& config, const OpenedModel& model);
+
 // What --check prints: names and values.
 std::vector<std::pair<std::string, std::string>> PlannedBytes(const Config& config,
                                                               const OpenedModel& model);

@@ -116,6 +116,10 @@ int RunCommandLine(const std::vector<std::string>& words) {
     std::fputs(Help(commands).c_str(), stdout);
     return 0;
   }
+  if (words[0] == "--version") {
+    std::puts("attnctl " ATTND_VERSION);
+    return 0;
+  }
   const Command* command = Find(commands, words[0]);
   if (command == nullptr) {
     return UnknownCommand(commands, words[0]);

@@ -16,6 +16,7 @@ has() { grep -qF -- "$2" <<<"$1"; }
 picture() { "$attnctl" mask --prefix 4 --window 4 --len 10 --layer "$1"; }
 
 expect "help teaches" has "$("$attnctl" --help)" "parameters, cache, FLOP"
+expect "it says its version" has "$("$attnctl" --version)" "attnctl "
 expect "help exits 0" test "$(code --help)" = 0
 expect "an unknown command exits 2" test "$(code plam)" = 2
 expect "and names the nearest" has "$("$attnctl" plam 2>&1)" "'plan'"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/support/test_engine.h"
 
 namespace attnd {
@@ -49,6 +50,22 @@ TEST_F(EngineMemoryTest, AFullCacheLeavesTheLayerUnchanged) {
   const auto retried = small.Run(small.Prefill(ids.back(), kGlobal, 0, RandomRows(5, 2048, kD)));
   EXPECT_TRUE(retried->Outcome().ok()) << "room again after a close";
   small.engine().pool().Audit();
+}
+
+TEST(EngineCreateTest, ReportsWhatCannotBe) {
+  const ModelConfig config = TinyConfig(kWindow, 2);
+  const auto create = [&](int64_t kv_cache_bytes) {
+    const std::unique_ptr<WeightSource> weights = *OpenWeights("random:7", MakeLayerPlan(config));
+    EngineOptions options;
+    options.kv_cache_bytes = kv_cache_bytes;
+    const SystemClock clock;
+    return Engine::Create(config, weights.get(), *kernels::MakeCpuBackend({1, "best"}), options,
+                          clock, nullptr)
+        .status();
+  };
+  EXPECT_EQ(create(1 << 20).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(create(int64_t{1} << 62).ok()) << "more than can be mapped";
+  EXPECT_TRUE(create(3 << 20).ok());
 }
 
 // A reserved session decodes to its last token while others are refused.

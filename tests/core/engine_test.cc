@@ -131,6 +131,40 @@ TEST_F(EngineTest, TheLastStepCanAlwaysBeRepeated) {
   }
 }
 
+// A row that sees only itself needs no keys of before: nothing is kept to repeat a step.
+TEST(SmallWindowTest, TheLastStepIsRepeatedOrCut) {
+  for (int64_t window : {1, 2, 64, 65}) {
+    for (int64_t max_rewind : {0, 1, 64}) {
+      TestEngineOptions options;
+      options.engine.max_rewind = max_rewind;
+      TestEngine engine(TinyConfig(window, 2), "random:7", options);
+      for (int64_t start : {64, 128, 129}) {
+        for (int64_t n : {1, 64, 100, 130, 300}) {
+          SCOPED_TRACE("window " + std::to_string(window) + ", " + std::to_string(n) +
+                       " rows from " + std::to_string(start));
+          const std::vector<float> rows = RandomRows(1, start + n, kD);
+          const std::string id = engine.Create();
+          const auto prefill = [&](int64_t from, int64_t to, bool rewind) {
+            auto step = engine.Prefill(id, kLocal, from, Slice(rows, from, to));
+            step->sequences[0].rewind = rewind;
+            return engine.Run(std::move(step));
+          };
+          ASSERT_TRUE(prefill(0, start, false)->Outcome().ok());
+          const auto once = prefill(start, start + n, false);
+          const auto again = prefill(start, start + n, true);
+          ASSERT_TRUE(again->Outcome().ok()) << again->Outcome();
+          EXPECT_EQ(again->output, once->output);
+          const auto rewound = engine.Run(engine.Rewind(id, start));
+          ASSERT_TRUE(rewound->Outcome().ok()) << rewound->Outcome();
+          EXPECT_EQ(prefill(start, start + n, false)->output, once->output);
+          ASSERT_TRUE(engine.engine().sessions().Close("", id).ok());
+        }
+      }
+      EXPECT_EQ(engine.engine().stats().pool.used_bytes, PerKind{});
+    }
+  }
+}
+
 // As the wire contract says: p = 0, nothing dropped, p >= first + W, or the last step's start.
 TEST_F(EngineTest, ALocalLayerRefusesCutsBelowItsFloor) {
   const std::string id = engine_.Create();

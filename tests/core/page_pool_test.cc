@@ -125,6 +125,11 @@ TEST_F(PagePoolTest, ReturnsTheMemoryOfEmptySlabsOnce) {
   EXPECT_EQ(pool_.Trim(), 0);
 }
 
+TEST_F(PagePoolTest, TheLeastMemoryIsASlabAKind) {
+  EXPECT_EQ(PagePool::LeastBytes({1000, 0, 500}), 2 * kMinSlabBytes);
+  EXPECT_EQ(PagePool::LeastBytes({1000, 3 << 20, 500}), 3 * (int64_t{3} << 20));
+}
+
 TEST_F(PagePoolTest, PagesOfASlabDoNotOverlap) {
   ASSERT_TRUE(pool_.Take(&account_, {33, 11, 51}, &lists_).ok());
   std::vector<std::pair<int64_t, int64_t>> ranges;

@@ -110,6 +110,7 @@ TEST_F(SchedulingTest, AFullQueueRefusesAndLeavesTheStepWithItsCaller) {
     engine_.Enqueue(Row(id, 0, i));
   }
   auto step = Row(id, 0, 200);
+  EXPECT_EQ(ReasonOf(engine_.engine().CheckRoom()), Reason::kQueueFull);
   const absl::Status status = engine_.engine().Enqueue(&step);
   EXPECT_EQ(ReasonOf(status), Reason::kQueueFull);
   EXPECT_TRUE(RetryAfterMs(status).has_value());
@@ -117,6 +118,7 @@ TEST_F(SchedulingTest, AFullQueueRefusesAndLeavesTheStepWithItsCaller) {
   EXPECT_EQ(engine_.engine().stats().queued_steps, 200);
   engine_.RunAll();
   EXPECT_EQ(engine_.engine().stats().queued_steps, 0);
+  EXPECT_TRUE(engine_.engine().CheckRoom().ok());
 }
 
 TEST_F(SchedulingTest, CloseFailsWhatIsQueuedAndLetsTheRunningFinish) {

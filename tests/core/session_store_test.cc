@@ -147,7 +147,8 @@ TEST_F(SessionStoreTest, ReservesOrRefuses) {
   ASSERT_TRUE(store_.Close("", info->id).ok());
   EXPECT_EQ(engine_.engine().stats().pool.reserved_bytes, PerKind{});
   TestEngineOptions small = Options();
-  small.engine.kv_cache_bytes = 1 << 20;
+  small.engine.kv_cache_bytes = 3 << 20;
+  options.prefix_length = 4096;  // whose rows may all be held back
   TestEngine tight(TinyConfig(8, 2), "random:7", small);
   EXPECT_EQ(ReasonOf(tight.engine().sessions().Create(options).status()), Reason::kCacheFull);
 }

@@ -129,6 +129,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadStart{"UnknownFlag", {"--modle=x"}, {"modle", "--model"}},
         BadStart{"BadNumber", {"--max_sessions=many"}, {"max_sessions", "many"}},
+        BadStart{"TinyCache", {"--kv_cache_bytes=1MiB"}, {"kv_cache_bytes", "at least"}},
+        BadStart{"HugeCache", {"--kv_cache_bytes=1024TiB"}, {"kv_cache_bytes", "may be used"}},
+        BadStart{"EmptySecret", {"--auth_tokens_file="}, {"auth_tokens_file", "off"}},
+        BadStart{"DirectoryAsFlagfile", {"--flagfile=/tmp"}, {"/tmp", "directory"}},
+        BadStart{"EndlessFlagfile", {"--flagfile=/dev/zero"}, {"/dev/zero", "regular file"}},
         BadStart{"BadBytes", {"--kv_cache_bytes=8 potatoes"}, {"kv_cache_bytes", "8GiB"}},
         BadStart{"BadChoice", {"--weight_dtype=f64"}, {"weight_dtype", "bf16"}},
         BadStart{"BadCacheDtype", {"--cache_dtype=int3"}, {"cache_dtype", "bf16"}},

@@ -7,7 +7,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(MemoryErrorsTest, AStepWithoutPagesLeavesTheLayerAsItWas) {
-  ReadyServer server({"--model=builtin:apex1-tiny", "--kv_cache_bytes=2MiB"});
+  ReadyServer server({"--model=builtin:apex1-tiny", "--kv_cache_bytes=3MiB"});
   Wire wire(server.grpc());
   std::vector<std::string> sessions;
   Outcome outcome;

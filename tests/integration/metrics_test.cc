@@ -191,7 +191,7 @@ TEST_F(MetricsTest, NoLabelCarriesASessionAndSeriesDoNotGrow) {
 }
 
 TEST_F(MetricsTest, RefusalsAreCounted) {
-  ReadyServer small({"--model=builtin:apex1-tiny", "--kv_cache_bytes=2MiB", "--max_sessions=30"});
+  ReadyServer small({"--model=builtin:apex1-tiny", "--kv_cache_bytes=3MiB", "--max_sessions=30"});
   Wire wire(small.grpc());
   v1::Session info;
   v1::CreateSessionRequest request;

@@ -51,7 +51,9 @@ TEST(AuthTest, AFileThatIsWrongNamesItsLine) {
   EXPECT_THAT(std::string(Read("a/b c\n").status().message()), HasSubstr("tenant of 1 to 128"));
   EXPECT_THAT(std::string(Read("# nothing\n").status().message()), HasSubstr("at least one token"));
   EXPECT_THAT(std::string(Auth::FromFile("/does/not/exist").status().message()),
-              HasSubstr("cannot be read"));
+              HasSubstr("cannot be opened"));
+  EXPECT_THAT(std::string(Auth::FromFile("/dev/zero").status().message()),
+              HasSubstr("is not a regular file"));
 }
 
 }  // namespace

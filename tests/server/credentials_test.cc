@@ -26,7 +26,7 @@ TEST(CredentialsTest, EveryFileIsCheckedByName) {
   Config config;
   config.tls_cert = dir.path() + "/missing";
   config.tls_key = key;
-  EXPECT_THAT(Message(config), HasSubstr("--tls_cert=" + config.tls_cert + ": cannot be read"));
+  EXPECT_THAT(Message(config), HasSubstr("--tls_cert=" + config.tls_cert + ": cannot be opened"));
   config.tls_cert = key;
   EXPECT_THAT(Message(config), HasSubstr("expected a PEM file with a CERTIFICATE"));
   config.tls_cert = cert;

@@ -35,10 +35,14 @@ struct Values {
         {"Two", "bytes", kBytes, &bytes, "Bytes.", 1, 1 << 20},
         {"Two", "ttl", kDuration, &ttl, "Time.", 1, 1e12},
         {"Two", "mode", kChoice, &mode, "Mode.", 0, 0, {"a", "b"}},
+        {"Two", "secret", kText, &secret, "Secret.", 0, 0, {}, "off"},
+        {"Two", "budget", kBytes, &budget, "Budget.", 1, 1 << 20, {}, "auto"},
         {"Two", "flagfile", kText, &file, "File.", 0, 0, {}, nullptr, false},
     });
   }
   std::string file;
+  std::string secret;
+  int64_t budget = 0;
 };
 
 TEST(FlagsTest, AcceptsEveryForm) {
@@ -56,6 +60,15 @@ TEST(FlagsTest, AcceptsEveryForm) {
   EXPECT_EQ(v.bytes, 2048);
   EXPECT_EQ(v.ttl, 2'000'000'000);
   EXPECT_EQ(v.mode, "b");
+}
+
+TEST(FlagsTest, ADefaultCanBeNamed) {
+  Values v;
+  FlagTable table = v.Table();
+  ASSERT_TRUE(table.Parse({"--secret=x", "--budget=2KiB"}).ok());
+  ASSERT_TRUE(table.Parse({"--secret=off", "--budget=auto"}).ok());
+  EXPECT_EQ(v.secret, "");
+  EXPECT_EQ(v.budget, 0);
 }
 
 TEST(FlagsTest, BooleansCanBeTurnedOff) {
@@ -94,9 +107,12 @@ TEST(FlagsTest, EveryMistakeIsNamed) {
       {{"--rate=nan"}, "--rate=nan: expected a number"},
       {{"--bytes=2MB"}, "--bytes=2MB: expected bytes such as 512MiB"},
       {{"--ttl=10"}, "--ttl=10: expected a duration such as 1.5s"},
+      {{"--flagfile=/tmp"}, "--flagfile=/tmp: is a directory"},
+      {{"--flagfile=/dev/zero"}, "--flagfile=/dev/zero: is not a regular file"},
+      {{"--secret="}, "--secret=: expected a value, or off"},
       {{"--mode=c"}, "--mode=c: expected one of a, b"},
       {{"--loud=maybe"}, "--loud=maybe: expected true or false"},
-      {{"--flagfile=/does/not/exist"}, "--flagfile=/does/not/exist: cannot be read"},
+      {{"--flagfile=/does/not/exist"}, "--flagfile=/does/not/exist: cannot be opened"},
   };
   for (const auto& c : cases) {
     Values v;
@@ -150,7 +166,7 @@ TEST(FlagsTest, JsonAndValuesCarryTheTable) {
   FlagTable table = v.Table();
   ASSERT_TRUE(table.Parse({"--rows=50"}).ok());
   const nlohmann::json json = nlohmann::json::parse(table.Json());
-  ASSERT_EQ(json.size(), 9U);
+  ASSERT_EQ(json.size(), 11U);
   EXPECT_EQ(json[3]["name"], "rows");
   EXPECT_EQ(json[3]["default"], "7");
   EXPECT_EQ(json[3]["setting"], true);

@@ -50,6 +50,18 @@ TEST(ModelLoaderTest, AutomaticValuesAreFilledInAndOthersKept) {
   EXPECT_EQ(given.cache_dtype, "f16");
 }
 
+TEST(ModelLoaderTest, ABudgetThatCannotBeKeptIsRefused) {
+  Config config = TinyModel();
+  const auto model = OpenModel(config);
+  ASSERT_TRUE(model.ok());
+  config.kv_cache_bytes = int64_t{1} << 20;
+  EXPECT_NE(CheckModel(config, *model).message().find("at least 3145728"), std::string::npos);
+  config.kv_cache_bytes = int64_t{1} << 50;
+  EXPECT_NE(CheckModel(config, *model).message().find("may be used here"), std::string::npos);
+  config.kv_cache_bytes = int64_t{3} << 20;
+  EXPECT_TRUE(CheckModel(config, *model).ok());
+}
+
 TEST(ModelLoaderTest, ThePlanNamesItsBytes) {
   Config config = TinyModel();
   config.kv_cache_bytes = int64_t{1} << 30;
