@@ -170,9 +170,9 @@ TEST(FlagsTest, JsonAndValuesCarryTheTable) {
   EXPECT_EQ(json[3]["name"], "rows");
   EXPECT_EQ(json[3]["default"], "7");
   EXPECT_EQ(json[3]["setting"], true);
-  EXPECT_EQ(json[8]["setting"], false);
+  EXPECT_EQ(json[10]["setting"], false);
   const auto values = table.Values();
-  ASSERT_EQ(values.size(), 8U);
+  ASSERT_EQ(values.size(), 10U);
   EXPECT_EQ(values[3], (std::pair<std::string, std::string>("rows", "50")));
 }
 
