@@ -82,10 +82,9 @@ absl::Status SessionStore::CheckOptions(const CreateOptions& options) const {
                        "at most max_tokens, " + std::to_string(options.max_tokens));
   }
   if (options.idle_ttl_ns == 0 || options.idle_ttl_ns > limits_.max_idle_ttl_ns) {
-    return BadArgument("idle_ttl (in seconds)", options.idle_ttl_ns / 1'000'000'000,
-                       "more than 0 and at most " +
-                           std::to_string(limits_.max_idle_ttl_ns / 1'000'000'000) +
-                           " (--max_idle_ttl)");
+    return BadArgument(
+        "idle_ttl (in ns)", options.idle_ttl_ns,
+        "more than 0 and at most " + std::to_string(limits_.max_idle_ttl_ns) + " (--max_idle_ttl)");
   }
   if (static_cast<int64_t>(options.affinity_key.size()) > kMaxAffinityKey) {
     return MakeError(Reason::kBadArgument,

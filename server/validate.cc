@@ -160,7 +160,7 @@ absl::StatusOr<int64_t> CheckDuration(const std::string& field,
   if (duration.seconds() < 0 || duration.nanos() < 0 || duration.nanos() > 999'999'999) {
     return MakeError(Reason::kBadArgument,
                      absl::StrCat(field, " is ", duration.seconds(), " s and ", duration.nanos(),
-                                  " ns; expected a duration of 0 or more"));
+                                  " ns; expected 0 or more of both, and less than 10^9 ns"));
   }
   return std::min(duration.seconds(), kCentury) * 1'000'000'000 + duration.nanos();
 }

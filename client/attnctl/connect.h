@@ -13,7 +13,7 @@
 
 namespace attnd::attnctl {
 
-// --target, --connect_ms, --timeout_s and --json, then `more`.
+// --target, --connect_ms, --timeout_s, --json and the flags of TLS and tokens, then `more`.
 std::vector<Flag> ServerFlags(const std::vector<Flag>& more = {});
 
 absl::StatusOr<std::unique_ptr<client::Client>> ConnectFrom(const Args& args);

@@ -85,10 +85,11 @@ absl::Status Run(client::Client& client, client::Session& session, bool progress
     return status;
   }
   auto held = session.Refresh();
-  if (held.ok()) {
-    run->session = *std::move(held);
+  if (!held.ok()) {
+    return held.status();
   }
-  return held.status();
+  run->session = *std::move(held);
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -31,15 +31,22 @@ grpc::ChannelArguments Arguments(const ClientOptions& options) {
   return arguments;
 }
 
+std::shared_ptr<grpc::ChannelCredentials> Credentials(const TlsOptions& tls) {
+  if (!tls.enabled) {
+    return grpc::InsecureChannelCredentials();
+  }
+  return grpc::SslCredentials({tls.authorities, tls.private_key, tls.certificate});
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const std::string& target,
                                                            const ClientOptions& options) {
-  auto channel =
-      grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), Arguments(options));
+  auto channel = grpc::CreateCustomChannel(target, Credentials(options.tls), Arguments(options));
   if (!channel->WaitForConnected(std::chrono::system_clock::now() + options.connect_timeout)) {
     return absl::UnavailableError("no server answers at " + target + " within " +
-                                  std::to_string(options.connect_timeout.count()) + " ms");
+                                  std::to_string(options.connect_timeout.count()) + " ms" +
+                                  (options.tls.enabled ? ", or not with TLS that it accepts" : ""));
   }
   return channel;
 }

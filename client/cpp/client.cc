@@ -26,6 +26,14 @@ absl::Status CheckOptions(const ClientOptions& options) {
   if (options.prefill_rows < 0 || options.retry.max_attempts < 1) {
     return bad("prefill_rows, retry.max_attempts: expected at least 0 and 1");
   }
+  if (options.tls.certificate.empty() != options.tls.private_key.empty()) {
+    return bad("tls.certificate, tls.private_key: expected both or neither");
+  }
+  for (const char c : options.auth_token) {
+    if (c <= ' ' || c > '~') {
+      return bad("auth_token: expected printable ASCII without spaces");
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -22,6 +22,14 @@ struct RetryOptions {
   bool wait_when_advised = false;
 };
 
+// TLS to the server; what the files hold, as PEM text, not their paths.
+struct TlsOptions {
+  bool enabled = false;
+  std::string authorities;  // whom to believe that the server is itself; empty: the system's
+  // This client's own chain and key, for servers that ask (attnd --tls_client_ca); both or neither.
+  std::string certificate, private_key;
+};
+
 struct ClientOptions {
   // Of one try of a call. Each step also tells the server, which does not compute what is late.
   std::chrono::milliseconds deadline{60'000};
@@ -38,6 +46,10 @@ struct ClientOptions {
   // stored in the session. Sessions that share a Decode or a stream must share it. Empty: a
   // random one for this client.
   std::string session_key;
+  TlsOptions tls;
+  // Sent with every call as `authorization: Bearer TOKEN` (attnd --auth_tokens_file). Without TLS
+  // the network can read it.
+  std::string auth_token;
   RetryOptions retry;
 };
 

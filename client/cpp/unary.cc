@@ -65,6 +65,9 @@ absl::StatusCode Code(int code) {
 void Prepare(const Connection& connection, grpc::ClientContext* context) {
   context->set_deadline(std::chrono::system_clock::now() + connection.options.deadline);
   context->AddMetadata("attnd-session-key", connection.options.session_key);
+  if (!connection.options.auth_token.empty()) {
+    context->AddMetadata("authorization", "Bearer " + connection.options.auth_token);
+  }
   // Also cures gRPC 1.51's spurious failure of a first connect.
   context->set_wait_for_ready(true);
 }

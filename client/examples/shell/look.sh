@@ -3,7 +3,7 @@
 set -eu
 target=${1:-127.0.0.1:8470}
 http=${2:-127.0.0.1:9470}
-attnctl=${ATTNCTL:-build/bin/attnctl}
+attnctl=${ATTNCTL:-$(dirname "$0")/../../../build/bin/attnctl}
 
 "$attnctl" health --target "$target"
 "$attnctl" info --target "$target"
