@@ -19,15 +19,37 @@ HWY_BEFORE_NAMESPACE();
 namespace attnd::kernels {
 namespace HWY_NAMESPACE {
 
-// Keys [begin, begin + count) of one page as float32. Value rows may be read up to the next
-// multiple of 16 elements.
+// Widens `count` rows of `width` elements, `stride` bytes apart.
+using WidenRows = void (*)(const uint8_t* rows, int64_t stride, int64_t count, int64_t width,
+                           float* to, int64_t to_stride);
+
+template <typename E>
+void WidenRowsOf(const uint8_t* rows, int64_t stride, int64_t count, int64_t width, float* to,
+                 int64_t to_stride) {
+  for (int64_t t = 0; t < count; ++t) {
+    WidenElements<E>(reinterpret_cast<const typename E::Stored*>(rows + t * stride), width,
+                     to + t * to_stride);
+  }
+}
+
+// Rows of a page that are widened just before they are used, so that they are read from the
+// first-level cache. Null: they are float32 and used where they lie.
+struct StoredRows {
+  const uint8_t* p = nullptr;
+  int64_t stride = 0;  // bytes
+};
+
+// Keys [begin, begin + count) of one page. Value rows that lie in place may be read up to the
+// next multiple of 16 elements.
 struct KeyTile {
   int64_t begin = 0;
   int64_t count = 0;
-  StridedRows key;
-  StridedRows rope;
-  const float* value = nullptr;
-  int64_t value_stride = 0;
+  WidenRows widen = nullptr;
+  StridedRows key = {};
+  StoredRows stored_key;               // widened to `key`, some rows at a time
+  StridedRows rope[kTilePanels] = {};  // of each panel
+  StridedRows value = {};
+  StoredRows stored_value;  // widened some columns at a time
 };
 
 // The panels of a tile that see some of its keys, and their valid rows.
@@ -40,71 +62,117 @@ inline const uint8_t* PageOf(const KeySource& keys, int64_t token) {
   return keys.pool + keys.pages[token / kPageTokens - keys.first_page];
 }
 
-// Rows of `width` elements at element `offset` of the page, from `slot` on: where they lie when
-// they are float32 and need no padding, else widened into `buffer`, `stride` apart.
-template <typename E>
-HWY_INLINE StridedRows PageRows(const KeySource& keys, const uint8_t* page, int64_t offset,
-                                int64_t width, int64_t count, int64_t slot, int64_t stride,
-                                bool in_place, float* buffer) {
-  const auto* rows =
-      reinterpret_cast<const typename E::Stored*>(page) + offset + slot * keys.stride;
-  if constexpr (std::is_same_v<E, F32Element>) {
-    if (in_place) {
-      return {rows, keys.stride};
+// The rope keys of every panel; panels of one KV head share theirs.
+inline void LoadRopeKeys(const AttendRange& range, StoredRows row, KeyTile* tile) {
+  const KeySource& keys = range.keys;
+  const int64_t width = keys.rope_width;
+  const int64_t panels = RoundUp(range.rows, kPanel) / kPanel;
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    const int64_t offset = range.rope_offset[panel];
+    if (panel > 0 && offset == range.rope_offset[panel - 1]) {
+      tile->rope[panel] = tile->rope[panel - 1];
+      continue;
     }
+    const uint8_t* rope = row.p + offset * DTypeSize(keys.dtype);
+    if (keys.dtype == DType::kF32) {
+      tile->rope[panel] = {reinterpret_cast<const float*>(rope), keys.stride};
+      continue;
+    }
+    float* to = range.scratch.rope + panel * kTileKeys * width;
+    tile->widen(rope, row.stride, tile->count, width, to, width);
+    tile->rope[panel] = {to, width};
   }
-  for (int64_t t = 0; t < count; ++t) {
-    WidenElements<E>(rows + t * keys.stride, width, buffer + t * stride);
-  }
-  return {buffer, stride};
 }
 
-template <typename E>
-HWY_INLINE void LoadKeys(const KeySource& keys, const AttendScratch& scratch, KeyTile* tile) {
-  const uint8_t* page = PageOf(keys, tile->begin);
-  const int64_t slot = tile->begin % kPageTokens;
+// Where the tile's keys and values are, and whether they must be widened.
+inline void LocateKeys(const AttendRange& range, KeyTile* tile) {
+  const KeySource& keys = range.keys;
+  DispatchElement(keys.dtype,
+                  [tile](auto element) { tile->widen = WidenRowsOf<decltype(element)>; });
+  const int64_t element = DTypeSize(keys.dtype);
+  const StoredRows row{
+      PageOf(keys, tile->begin) + tile->begin % kPageTokens * keys.stride * element,
+      keys.stride * element};
   if (keys.rope_width > 0) {
-    tile->rope = PageRows<E>(keys, page, keys.rope_offset, keys.rope_width, tile->count, slot,
-                             keys.rope_width, true, scratch.rope);
+    LoadRopeKeys(range, row, tile);
   }
-  const int64_t value_stride = RoundUp(keys.value_width, kPanel);
   if (keys.expanded_key != nullptr) {
     const int64_t skip = (tile->begin - keys.expanded_begin) * keys.expanded_stride;
     tile->key = {keys.expanded_key + skip, keys.expanded_stride};
-    tile->value = keys.expanded_value + skip;
-    tile->value_stride = keys.expanded_stride;
+    tile->value = {keys.expanded_value + skip, keys.expanded_stride};
     return;
   }
-  const bool whole_vectors = value_stride == keys.value_width;
-  const int64_t key_stride = RoundUp(keys.key_width, kPanel);
-  tile->key = PageRows<E>(keys, page, keys.key_offset, keys.key_width, tile->count, slot,
-                          key_stride, whole_vectors || !keys.value_is_key, scratch.key);
-  StridedRows value = tile->key;
-  if (!keys.value_is_key) {
-    value = PageRows<E>(keys, page, keys.value_offset, keys.value_width, tile->count, slot,
-                        value_stride, whole_vectors, scratch.value);
+  const StoredRows key{row.p + keys.key_offset * element, row.stride};
+  const StoredRows value{row.p + keys.value_offset * element, row.stride};
+  // One panel reads each key once: a copy of what is float32 would not pay.
+  const bool in_place = keys.dtype == DType::kF32 && range.rows <= kPanel;
+  if (in_place && !keys.value_is_key) {
+    tile->key = {reinterpret_cast<const float*>(key.p), keys.stride};
+  } else {
+    tile->key = {range.scratch.key, PaddedWidth(keys.key_width)};
+    tile->stored_key = key;
   }
-  tile->value = value.p;
-  tile->value_stride = value.row;
+  if (keys.value_is_key) {
+    tile->value = tile->key;
+  } else if (in_place && keys.value_width % kPanel == 0) {
+    tile->value = {reinterpret_cast<const float*>(value.p), keys.stride};
+  } else {
+    tile->stored_value = value;
+    tile->value = {range.scratch.value, PaddedWidth(keys.value_width)};
+  }
+}
+
+// The keys and values of the next tile of keys; nothing when they are not in pages.
+struct NextTile {
+  const uint8_t* key = nullptr;
+  int64_t key_bytes = 0;
+  const uint8_t* value = nullptr;
+  int64_t value_bytes = 0;
+};
+
+inline NextTile NextOf(const AttendRange& range, const KeyTile& tile) {
+  const KeySource& keys = range.keys;
+  const int64_t end = tile.begin + tile.count;
+  const int64_t token = end < range.key_end ? end : range.next_key;
+  if (token < 0 || keys.expanded_key != nullptr) {
+    return {};
+  }
+  const int64_t element = DTypeSize(keys.dtype);
+  const int64_t slot = token % kPageTokens;
+  const uint8_t* page = PageOf(keys, token);
+  const int64_t bytes = (kPageTokens - slot) * keys.stride * element;
+  const uint8_t* key = page + (keys.key_offset + slot * keys.stride) * element;
+  if (keys.value_is_key) {
+    const int64_t half = bytes / 2;
+    return {key, half, key + half, bytes - half};
+  }
+  return {key, bytes, page + (keys.value_offset + slot * keys.stride) * element, bytes};
 }
 
 // scores[key][row] of one panel's rows, kVectors of whose lanes are in use.
 template <int kVectors>
-HWY_INLINE void PanelScores(const AttendRange& range, const KeyTile& tile, int64_t panel) {
+HWY_INLINE void PanelScores(const AttendRange& range, const KeyTile& tile, int64_t panel,
+                            bool widen, Prefetcher* prefetch) {
   constexpr int kKeys = kRowsFor<kVectors>;
   const KeySource& keys = range.keys;
   const float* query = range.scratch.query + panel * (keys.key_width + keys.rope_width) * kPanel;
   const Columns<F32Element> key_part{query, kPanel, 0};
   const Columns<F32Element> rope_part{query + keys.key_width * kPanel, kPanel, 0};
   float* scores = range.scratch.scores + panel * kPanel;
+  const StridedRows rope = tile.rope[panel];
   for (int64_t begin = 0; begin < tile.count; begin += kKeys) {
+    if (widen) {
+      tile.widen(tile.stored_key.p + begin * tile.stored_key.stride, tile.stored_key.stride,
+                 std::min<int64_t>(kKeys, tile.count - begin), keys.key_width,
+                 range.scratch.key + begin * tile.key.row, tile.key.row);
+    }
     DispatchRows<kKeys>(tile.count - begin, [&](auto count) HWY_ATTR {
       RegisterTile<decltype(count)::value, kVectors> sums;
       sums.Clear();
-      sums.Accumulate(StridedRows{tile.key.p + begin * tile.key.row, tile.key.row}, key_part,
-                      keys.key_width);
+      AccumulateAndPrefetch(StridedRows{tile.key.p + begin * tile.key.row, tile.key.row}, key_part,
+                            keys.key_width, prefetch, &sums);
       if (keys.rope_width > 0) {
-        sums.Accumulate(StridedRows{tile.rope.p + begin * tile.rope.row, tile.rope.row}, rope_part,
+        sums.Accumulate(StridedRows{rope.p + begin * rope.row, rope.row}, rope_part,
                         keys.rope_width);
       }
       sums.ForEach(WriteToArray{scores + begin * kTileRows, kTileRows});
@@ -185,30 +253,35 @@ struct ShrinkAndAdd {
 
 template <int kPanels>
 HWY_INLINE void AddValueColumns(const AttendRange& range, const KeyTile& tile, int64_t row_begin,
-                                int64_t row_end, int64_t column, const float* shrink) {
+                                int64_t row_end, int64_t column, const float* shrink,
+                                Prefetcher* prefetch) {
   const int64_t width = RoundUp(range.keys.value_width, kPanel);
-  const Columns<F32Element> value{tile.value + column, tile.value_stride, kPanel};
+  const Columns<F32Element> value{tile.value.p + column, tile.value.row, kPanel};
   for (int64_t row = row_begin; row < row_end; row += kManyRows) {
     const PackedRows p{range.scratch.scores + row, kTileRows};
     DispatchRows<kManyRows>(row_end - row, [&](auto count) HWY_ATTR {
       RegisterTile<decltype(count)::value, kPanels * kPanelVectors> sums;
       sums.Clear();
-      sums.Accumulate(p, value, tile.count);
+      AccumulateAndPrefetch(p, value, tile.count, prefetch, &sums);
       sums.ForEach(ShrinkAndAdd{range.state.values + row * width + column, width, shrink + row});
     });
   }
 }
 
 inline void AddValues(const AttendRange& range, const KeyTile& tile, PanelSpan span,
-                      const float* shrink) {
+                      const float* shrink, const NextTile& next) {
   const int64_t row_begin = span.begin * kPanel;
   const int64_t row_end = std::min(span.end * kPanel, range.rows);
+  const int64_t blocks = RoundUp(range.keys.value_width, kManyPanels * kPanel) / kPanel;
+  Prefetcher prefetch(next.value, next.value_bytes,
+                      std::max<int64_t>(1, blocks * ((row_end - row_begin) / kManyRows + 1) *
+                                               (tile.count / kPrefetchDepth)));
   int64_t column = 0;
   for (; column + kManyPanels * kPanel <= range.keys.value_width; column += kManyPanels * kPanel) {
-    AddValueColumns<kManyPanels>(range, tile, row_begin, row_end, column, shrink);
+    AddValueColumns<kManyPanels>(range, tile, row_begin, row_end, column, shrink, &prefetch);
   }
   for (; column < range.keys.value_width; column += kPanel) {
-    AddValueColumns<1>(range, tile, row_begin, row_end, column, shrink);
+    AddValueColumns<1>(range, tile, row_begin, row_end, column, shrink, &prefetch);
   }
 }
 
@@ -223,14 +296,15 @@ inline int UsedVectors(const AttendRange& range, int64_t panel) {
 }
 
 template <int kVectors = kPanelVectors>
-HWY_INLINE void Scores(const AttendRange& range, const KeyTile& tile, int64_t panel, int vectors) {
+HWY_INLINE void Scores(const AttendRange& range, const KeyTile& tile, int64_t panel, int vectors,
+                       bool widen, Prefetcher* prefetch) {
   if constexpr (kVectors > 1) {
     if (vectors < kVectors) {
-      Scores<kVectors / 2>(range, tile, panel, vectors);
+      Scores<kVectors / 2>(range, tile, panel, vectors, widen, prefetch);
       return;
     }
   }
-  PanelScores<kVectors>(range, tile, panel);
+  PanelScores<kVectors>(range, tile, panel, widen, prefetch);
 }
 
 inline void AttendTile(const AttendRange& range, const KeyTile& tile) {
@@ -245,16 +319,25 @@ inline void AttendTile(const AttendRange& range, const KeyTile& tile) {
     --span.end;
   }
   float shrink[kTileRows];
+  const NextTile next = NextOf(range, tile);
+  Prefetcher prefetch(next.key, next.key_bytes,
+                      std::max<int64_t>(1, (span.end - span.begin) * (tile.count / kManyRows + 1) *
+                                               (range.keys.key_width / kPrefetchDepth)));
   for (int64_t panel = span.begin; panel < span.end; ++panel) {
     const int vectors = UsedVectors(range, panel);
-    Scores(range, tile, panel, vectors);
+    const bool widen = panel == span.begin && tile.stored_key.p != nullptr;
+    Scores(range, tile, panel, vectors, widen, &prefetch);
     const int64_t first = panel * kPanel;
     if (range.lo[first + kPanel - 1] > tile.begin || range.hi[first] < end) {
       MaskPanel(range, tile, panel, vectors);
     }
     PanelSoftmax(range, tile, panel, vectors, shrink);
   }
-  AddValues(range, tile, span, shrink);
+  if (tile.stored_value.p != nullptr) {
+    tile.widen(tile.stored_value.p, tile.stored_value.stride, tile.count, range.keys.value_width,
+               range.scratch.value, PaddedWidth(range.keys.value_width));
+  }
+  AddValues(range, tile, span, shrink, next);
 }
 
 void Attend(const AttendRange& range) {
@@ -266,9 +349,7 @@ void Attend(const AttendRange& range) {
     KeyTile tile;
     tile.begin = begin;
     tile.count = std::min(kTileKeys - begin % kTileKeys, range.key_end - begin);
-    DispatchElement(range.keys.dtype, [&](auto element) HWY_ATTR {
-      LoadKeys<decltype(element)>(range.keys, range.scratch, &tile);
-    });
+    LocateKeys(range, &tile);
     AttendTile(range, tile);
     begin += tile.count;
   }

@@ -9,6 +9,11 @@ namespace {
 
 // Multiplications of a batch below which it stays on the calling thread.
 constexpr int64_t kWorthSharing = 1 << 18;
+constexpr int64_t kMaxTaskRanges = 4;
+
+int64_t RangesOf(const AttentionTask& task) {
+  return (task.key_end - 1) / kRangeKeys - task.key_begin / kRangeKeys + 1;
+}
 
 template <typename Shape>
 class PagedAttention {
@@ -30,7 +35,7 @@ class PagedAttention {
       if (Work(t) <= share) {
         workspace_.tasks()[num_tasks_++] = {tile, t.key_begin, t.key_end, -1};
       } else {
-        Split(tile);
+        Split(tile, share);
       }
     }
     RunWave(/*complete=*/true);
@@ -65,15 +70,20 @@ class PagedAttention {
     return alone ? total : total / (4 * pool_.threads());
   }
 
-  // Queues the ranges of a tile, one slot each; a full wave is run in between.
-  void Split(int64_t tile) {
+  // Queues the ranges of a tile, a slot each, some to a task of about `share` of work: each task
+  // packs the queries again. A full wave is run in between.
+  void Split(int64_t tile, int64_t share) {
     const AttentionTile& t = workspace_.tiles()[tile];
+    const int64_t range_work = kRangeKeys * RoundUp(t.rows, kPanel);
+    const int64_t ranges = std::clamp<int64_t>(share / range_work, 1, kMaxTaskRanges);
     for (int64_t begin = t.key_begin; begin < t.key_end;) {
-      const int64_t end = std::min((begin / kRangeKeys + 1) * kRangeKeys, t.key_end);
-      if (num_slots_ == workspace_.slots()) {
+      const int64_t end = std::min((begin / kRangeKeys + ranges) * kRangeKeys, t.key_end);
+      const int64_t slots = RangesOf({tile, begin, end, 0});
+      if (num_slots_ + slots > workspace_.slots()) {
         RunWave(/*complete=*/begin == t.key_begin);
       }
-      workspace_.tasks()[num_tasks_++] = {tile, begin, end, num_slots_++};
+      workspace_.tasks()[num_tasks_++] = {tile, begin, end, num_slots_};
+      num_slots_ += slots;
       begin = end;
     }
   }
@@ -107,16 +117,23 @@ class PagedAttention {
     const AttentionTask& task = workspace_.tasks()[index];
     const AttentionTile& tile = workspace_.tiles()[task.tile];
     WorkerScratch& scratch = workspace_.worker(worker);
-    const SoftmaxState& state = task.slot < 0 ? scratch.total : workspace_.slot(task.slot);
     if (task.key_begin == task.key_end) {
-      std::fill_n(state.sum, kTileRows, 0.0f);
-    } else {
-      LoadTile(form_, batch_, tile, &scratch);
-      AttendRanges(table_, KeysOf(shape_, batch_, tile.sequence, tile.kv_head), tile, &scratch,
-                   task.key_begin, task.key_end, /*fresh=*/true, state);
+      std::fill_n(scratch.total.sum, kTileRows, 0.0f);
+      StoreTile(form_, tile, scratch.total);
+      return;
     }
+    const KeySource keys = KeysOf(shape_, batch_, tile.sequence, tile.kv_head);
+    LoadTile(form_, batch_, tile, &scratch);
     if (task.slot < 0) {
-      StoreTile(form_, tile, state);
+      AttendRanges(table_, keys, tile, &scratch, task.key_begin, task.key_end, /*fresh=*/true,
+                   scratch.total);
+      StoreTile(form_, tile, scratch.total);
+      return;
+    }
+    for (int64_t begin = task.key_begin, slot = task.slot; begin < task.key_end; ++slot) {
+      const int64_t end = std::min((begin / kRangeKeys + 1) * kRangeKeys, task.key_end);
+      AttendRanges(table_, keys, tile, &scratch, begin, end, /*fresh=*/true, workspace_.slot(slot));
+      begin = end;
     }
   }
 
@@ -132,9 +149,13 @@ class PagedAttention {
     const SoftmaxState& total =
         continues ? workspace_.carry(carry_) : workspace_.slot(tasks[index].slot);
     const int64_t width = RoundUp(form_.value_width, kPanel);
-    int64_t next = continues ? index : index + 1;
+    int64_t next = index;
+    int64_t end = tasks[index].slot;
     for (; next < num_tasks_ && tasks[next].tile == tile_index; ++next) {
-      table_.merge(total, workspace_.slot(tasks[next].slot), tile.rows, width);
+      end += RangesOf(tasks[next]);
+    }
+    for (int64_t slot = tasks[index].slot + (continues ? 0 : 1); slot < end; ++slot) {
+      table_.merge(total, workspace_.slot(slot), tile.rows, width);
     }
     if (next < num_tasks_ || complete) {
       StoreTile(form_, tile, total);

@@ -12,8 +12,8 @@ SoftmaxState TakeState(float* memory) {
   return {memory, memory + kTileRows, memory + 2 * kTileRows};
 }
 
-// Partial results that wait for their merge: eight a worker fill every worker in any wave.
-int64_t SlotCount(int threads) { return std::max<int64_t>(16, 8 * static_cast<int64_t>(threads)); }
+// Partial results that wait for their merge: four tasks of four ranges a worker.
+int64_t SlotCount(int threads) { return 16 * static_cast<int64_t>(threads + 1); }
 
 }  // namespace
 
@@ -41,9 +41,9 @@ absl::Status AttentionWorkspace::Allocate(const BatchLimits& limits, const Local
 absl::Status AttentionWorkspace::AllocateWorkers(const Widths& widths, int threads) {
   const int64_t query = kTileRows * (widths.key + widths.rope);
   const int64_t scores = kTileKeys * kTileRows;
-  const int64_t key = kTileKeys * RoundUp(widths.key, kPanel);
-  const int64_t rope = RoundUp(kTileKeys * widths.rope, kPanel);
-  const int64_t value = kTileKeys * RoundUp(widths.value, kPanel);
+  const int64_t key = kTileKeys * PaddedWidth(widths.key);
+  const int64_t rope = kTilePanels * kTileKeys * widths.rope;
+  const int64_t value = kTileKeys * PaddedWidth(widths.value);
   const int64_t state = StateFloats(widths.value);
   const int64_t each = query + scores + key + rope + value + 2 * state;
   absl::Status status = workers_.Allocate("attention workers", threads);
@@ -95,9 +95,8 @@ absl::Status AttentionWorkspace::AllocateTiles(const LocalShape* local, const Gl
 
 absl::Status AttentionWorkspace::AllocateExpansion(const GlobalShape& shape) {
   const int64_t rows = CheckedProduct(limits_.max_rows, shape.heads_q);
-  // Some rows more than a block: a value row may be read up to the next multiple of 16.
   const int64_t expanded =
-      CheckedProduct(kExpandKeys + kPanel, CheckedProduct(shape.heads_kv, shape.d_head));
+      CheckedProduct(kExpandKeys, CheckedProduct(shape.heads_kv, PaddedWidth(shape.d_head)));
   absl::Status status = row_max_.Allocate("running maxima of expanded attention", rows);
   status.Update(row_sum_.Allocate("running sums of expanded attention", rows));
   status.Update(
@@ -105,7 +104,7 @@ absl::Status AttentionWorkspace::AllocateExpansion(const GlobalShape& shape) {
   status.Update(expanded_keys_.Allocate("expanded keys", expanded));
   status.Update(expanded_values_.Allocate("expanded values", expanded));
   if (status.ok()) {
-    // What lies beyond the last row is read as a column that nobody stores.
+    // A value row is read up to the next multiple of 16: columns that nobody stores.
     std::fill_n(expanded_values_.get(), expanded, 0.0f);
   }
   return status;

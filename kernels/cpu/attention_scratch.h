@@ -20,6 +20,9 @@ struct AttentionForm {
   const float* query = nullptr;       // [rows][heads_q][key_width]
   const float* rope_query = nullptr;  // [rows][heads_q][rope_width]
   float* output = nullptr;            // [rows][heads_q][value_width]
+  // Query heads that share a rope key, and where rope keys begin in a page's row.
+  int64_t rope_group = 1;
+  int64_t rope_begin = 0;
 
   int64_t group() const { return heads_q / heads_kv; }
 };
@@ -34,7 +37,8 @@ KeySource KeysOf(const LocalShape& shape, const AttentionBatch& batch, int64_t s
 KeySource KeysOf(const GlobalShape& shape, const AttentionBatch& batch, int64_t sequence,
                  int64_t kv_head);
 
-// Keys [begin, end), for one task; the result goes to `slot`, or to the output when it is -1.
+// Keys [begin, end), for one task. The result goes to the output when `slot` is -1; otherwise
+// that of each of its ranges to a slot, from `slot` on.
 struct AttentionTask {
   int64_t tile = 0;
   int64_t key_begin = 0;
@@ -49,6 +53,7 @@ struct WorkerScratch {
   SoftmaxState total;
   int64_t lo[kTileRows];
   int64_t hi[kTileRows];
+  int64_t rope_offset[kTilePanels];
 };
 
 class AttentionWorkspace {
@@ -67,7 +72,7 @@ class AttentionWorkspace {
   const SoftmaxState& carry(int64_t which) const { return slots_[slots() + which]; }
 
   // The expanded form's: running maximum and sum [max_rows][heads_q], and one block's latents
-  // [kExpandKeys][d_latent], keys and values [kExpandKeys][heads_kv * d_head].
+  // [kExpandKeys][d_latent], keys and values [heads_kv][kExpandKeys][PaddedWidth(d_head)].
   float* row_max() const { return row_max_.get(); }
   float* row_sum() const { return row_sum_.get(); }
   float* latents() const { return latents_.get(); }
@@ -102,7 +107,7 @@ class AttentionWorkspace {
 // Keys that the expanded form holds at a time; whole ranges.
 inline constexpr int64_t kExpandKeys = 2 * kRangeKeys;
 
-// Fills the intervals of a tile's packed rows and packs their queries, scaled.
+// Fills the intervals and rope keys of a tile's packed rows and packs their queries, scaled.
 void LoadTile(const AttentionForm& form, const AttentionBatch& batch, const AttentionTile& tile,
               WorkerScratch* scratch);
 

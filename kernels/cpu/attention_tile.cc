@@ -6,31 +6,64 @@
 namespace attnd::kernels {
 namespace {
 
-// Panels [16 rows][width] -> [width][16], scaled.
-void PackQuery(const float* row, int64_t width, float scale, float* panel_lane) {
-  for (int64_t k = 0; k < width; ++k) {
-    panel_lane[k * kPanel] = row[k] * scale;
+// 16 rows of `width` to [width][16], scaled; a null row becomes zero. In blocks of 16 columns, so
+// that the lines that are written stay in the first-level cache.
+void PackPanel(const float* const* rows, int64_t width, float scale, float* panel) {
+  for (int64_t k = 0; k < width; k += kPanel) {
+    const int64_t end = std::min(k + kPanel, width);
+    for (int64_t lane = 0; lane < kPanel; ++lane) {
+      const float* row = rows[lane];
+      for (int64_t i = k; i < end; ++i) {
+        panel[i * kPanel + lane] = row == nullptr ? 0 : row[i] * scale;
+      }
+    }
   }
+}
+
+AttentionForm GlobalForm(const GlobalShape& shape, int64_t width) {
+  AttentionForm form;
+  form.heads_q = shape.heads_q;
+  form.heads_kv = shape.heads_kv;
+  form.key_width = width;
+  form.value_width = width;
+  form.rope_width = shape.d_rope;
+  form.rope_group = shape.group();
+  form.rope_begin = shape.d_latent;
+  return form;
 }
 
 }  // namespace
 
 AttentionForm FormOf(const LocalAttentionParams& params) {
-  const LocalShape& shape = params.shape;
-  return {shape.heads_q, shape.heads_kv, shape.d_head, 0,
-          shape.d_head,  params.query,   nullptr,      params.output};
+  AttentionForm form;
+  form.heads_q = params.shape.heads_q;
+  form.heads_kv = params.shape.heads_kv;
+  form.key_width = params.shape.d_head;
+  form.value_width = params.shape.d_head;
+  form.query = params.query;
+  form.output = params.output;
+  return form;
 }
 
 AttentionForm FormOf(const LatentAttentionParams& params) {
-  const GlobalShape& shape = params.shape;
-  return {shape.heads_q,  shape.heads_kv, shape.d_latent,    shape.d_rope,
-          shape.d_latent, params.query,   params.rope_query, params.output};
+  AttentionForm form = GlobalForm(params.shape, params.shape.d_latent);
+  // All query heads meet the same latents. Where a panel is of one KV head they are packed
+  // together, as if there were one: latents are then widened once for 64 rows.
+  if (params.shape.group() % kPanel == 0) {
+    form.heads_kv = 1;
+  }
+  form.query = params.query;
+  form.rope_query = params.rope_query;
+  form.output = params.output;
+  return form;
 }
 
 AttentionForm FormOf(const ExpandedAttentionParams& params) {
-  const GlobalShape& shape = params.shape;
-  return {shape.heads_q, shape.heads_kv, shape.d_head,      shape.d_rope,
-          shape.d_head,  params.query,   params.rope_query, params.output};
+  AttentionForm form = GlobalForm(params.shape, params.shape.d_head);
+  form.query = params.query;
+  form.rope_query = params.rope_query;
+  form.output = params.output;
+  return form;
 }
 
 KeySource KeysOf(const LocalShape& shape, const AttentionBatch& batch, int64_t sequence,
@@ -49,7 +82,7 @@ KeySource KeysOf(const LocalShape& shape, const AttentionBatch& batch, int64_t s
 }
 
 KeySource KeysOf(const GlobalShape& shape, const AttentionBatch& batch, int64_t sequence,
-                 int64_t kv_head) {
+                 int64_t /*kv_head*/) {
   KeySource keys;
   keys.pool = batch.pool;
   keys.pages = batch.sequences[sequence].pages;
@@ -58,7 +91,6 @@ KeySource KeysOf(const GlobalShape& shape, const AttentionBatch& batch, int64_t 
   keys.key_width = shape.d_latent;
   keys.rope_width = shape.d_rope;
   keys.value_width = shape.d_latent;
-  keys.rope_offset = shape.d_latent + kv_head * shape.d_rope;
   keys.stride = shape.row_elements();
   keys.value_is_key = true;
   return keys;
@@ -67,26 +99,28 @@ KeySource KeysOf(const GlobalShape& shape, const AttentionBatch& batch, int64_t 
 void LoadTile(const AttentionForm& form, const AttentionBatch& batch, const AttentionTile& tile,
               WorkerScratch* scratch) {
   const int64_t depth = form.key_width + form.rope_width;
-  const int64_t padded = RoundUp(tile.rows, kPanel);
-  for (int64_t p = 0; p < padded; ++p) {
-    // A lane without a row repeats the last row's interval: it adds no masking.
-    const int64_t packed = tile.packed_begin + std::min(p, tile.rows - 1);
-    const int64_t row = tile.row_begin + packed / form.group();
-    scratch->lo[p] = batch.lo[row];
-    scratch->hi[p] = batch.hi[row];
-    float* lane = scratch->attend.query + (p / kPanel) * depth * kPanel + p % kPanel;
-    if (p >= tile.rows) {
-      for (int64_t k = 0; k < depth; ++k) {
-        lane[k * kPanel] = 0;
-      }
-      continue;
+  for (int64_t panel = 0; panel * kPanel < tile.rows; ++panel) {
+    const float* query[kPanel];
+    const float* rope[kPanel];
+    for (int64_t lane = 0; lane < kPanel; ++lane) {
+      const int64_t p = panel * kPanel + lane;
+      // A lane without a row repeats the last row's interval: it adds no masking.
+      const int64_t packed = tile.packed_begin + std::min(p, tile.rows - 1);
+      const int64_t row = tile.row_begin + packed / form.group();
+      scratch->lo[p] = batch.lo[row];
+      scratch->hi[p] = batch.hi[row];
+      const bool used = p < tile.rows;
+      query[lane] = used ? PackedRow(form.query, form, tile, p, form.key_width) : nullptr;
+      rope[lane] = used && form.rope_width > 0
+                       ? PackedRow(form.rope_query, form, tile, p, form.rope_width)
+                       : nullptr;
     }
-    PackQuery(PackedRow(form.query, form, tile, p, form.key_width), form.key_width, batch.scale,
-              lane);
-    if (form.rope_width > 0) {
-      PackQuery(PackedRow(form.rope_query, form, tile, p, form.rope_width), form.rope_width,
-                batch.scale, lane + form.key_width * kPanel);
-    }
+    float* to = scratch->attend.query + panel * depth * kPanel;
+    PackPanel(query, form.key_width, batch.scale, to);
+    PackPanel(rope, form.rope_width, batch.scale, to + form.key_width * kPanel);
+    const int64_t head =
+        tile.kv_head * form.group() + (tile.packed_begin + panel * kPanel) % form.group();
+    scratch->rope_offset[panel] = form.rope_begin + head / form.rope_group * form.rope_width;
   }
 }
 
@@ -114,10 +148,12 @@ void AttendRanges(const KernelTable& table, const KeySource& keys, const Attenti
   range.rows = tile.rows;
   range.lo = scratch->lo;
   range.hi = scratch->hi;
+  range.rope_offset = scratch->rope_offset;
   range.scratch = scratch->attend;
   while (begin < end) {
     range.key_begin = begin;
     range.key_end = std::min((begin / kRangeKeys + 1) * kRangeKeys, end);
+    range.next_key = range.key_end < end ? range.key_end : -1;
     // Merging into nothing would not change a bit: the first range goes straight there.
     range.state = fresh ? total : scratch->part;
     table.attend(range);

@@ -73,20 +73,23 @@ class Expansion {
     project.x_row = params_.shape.d_latent;
     project.x_inner = 0;  // every KV head expands the same latent
     project.y = to;
-    project.y_row = form_.heads_kv * form_.key_width;
-    project.y_inner = form_.key_width;
+    project.y_row = PaddedWidth(form_.key_width);
+    project.y_inner = HeadElements();
     ProjectParallel(table_, pool_, project, project_scratch_);
   }
+
+  // Of one KV head's keys, or values, of a block.
+  int64_t HeadElements() const { return kExpandKeys * PaddedWidth(form_.key_width); }
 
   KeySource BlockKeys(const AttentionTile& tile, int64_t block_begin) const {
     KeySource keys = KeysOf(params_.shape, params_.batch, tile.sequence, tile.kv_head);
     keys.key_width = form_.key_width;
     keys.value_width = form_.value_width;
     keys.value_is_key = false;
-    keys.expanded_key = workspace_.expanded_keys() + tile.kv_head * form_.key_width;
-    keys.expanded_value = workspace_.expanded_values() + tile.kv_head * form_.value_width;
+    keys.expanded_key = workspace_.expanded_keys() + tile.kv_head * HeadElements();
+    keys.expanded_value = workspace_.expanded_values() + tile.kv_head * HeadElements();
     keys.expanded_begin = block_begin;
-    keys.expanded_stride = form_.heads_kv * form_.key_width;
+    keys.expanded_stride = PaddedWidth(form_.key_width);
     return keys;
   }
 

@@ -10,14 +10,21 @@
 
 namespace attnd::kernels {
 
-inline constexpr int64_t kPanel = 16;        // outputs of a weight panel, rows of a query panel
-inline constexpr int64_t kDepthBlock = 256;  // K elements summed in registers, then added
-inline constexpr int64_t kProjectRows = 96;  // rows of a projection tile; whole register tiles
-inline constexpr int64_t kTileRows = 64;     // packed query rows that share a tile of keys
+inline constexpr int64_t kPanel = 16;         // outputs of a weight panel, rows of a query panel
+inline constexpr int64_t kDepthBlock = 256;   // K elements summed in registers, then added
+inline constexpr int64_t kProjectRows = 192;  // rows of a projection tile; whole register tiles
+inline constexpr int64_t kTileRows = 64;      // packed query rows that share a tile of keys
 inline constexpr int64_t kTileKeys = kPageTokens;  // keys of a tile
 inline constexpr int64_t kRangeKeys = 256;         // keys of a range; see README.md, invariance
+inline constexpr int64_t kValueColumns = 32;       // of values that are widened at a time
+inline constexpr int64_t kCacheLine = 64;
+inline constexpr int64_t kTilePanels = kTileRows / kPanel;
 
 constexpr int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Floats from one row of a buffer of keys or values to the next: whole panels, and one more, for
+// rows that are a power of two apart would share a few sets of the first-level cache.
+constexpr int64_t PaddedWidth(int64_t width) { return RoundUp(width, kPanel) + kPanel; }
 
 // Packed row p of a group: element k at base[(p / inner) * outer + (p % inner) * step + k].
 template <typename T>
@@ -56,7 +63,6 @@ struct KeySource {
   int64_t value_width = 0;
   // Element offsets within a page, and elements from one token to the next.
   int64_t key_offset = 0;
-  int64_t rope_offset = 0;
   int64_t value_offset = 0;
   int64_t stride = 0;
   bool value_is_key = false;  // latents: the value is the first part of the key
@@ -80,9 +86,9 @@ struct SoftmaxState {
 struct AttendScratch {
   float* query = nullptr;   // [kTileRows / 16][key_width + rope_width][16]
   float* scores = nullptr;  // [kTileKeys][kTileRows]
-  float* key = nullptr;     // [kTileKeys][key_width rounded up to 16]
-  float* rope = nullptr;    // [kTileKeys][rope_width]
-  float* value = nullptr;   // [kTileKeys][value_width rounded up to 16]
+  float* key = nullptr;     // [kTileKeys][PaddedWidth(key_width)]
+  float* rope = nullptr;    // [kTilePanels][kTileKeys][rope_width]
+  float* value = nullptr;   // [kTileKeys][kValueColumns]
 };
 
 // Packed rows against the keys [key_begin, key_end), which lie within one range.
@@ -91,8 +97,12 @@ struct AttendRange {
   int64_t rows = 0;             // <= kTileRows
   const int64_t* lo = nullptr;  // [rows rounded up to 16]: intervals, ascending
   const int64_t* hi = nullptr;
+  // Element offset within a page row of the rope key that a panel's rows meet: panels may belong
+  // to different KV heads. Null without a rope part.
+  const int64_t* rope_offset = nullptr;  // [kTilePanels]
   int64_t key_begin = 0;
   int64_t key_end = 0;
+  int64_t next_key = -1;  // the key that will be asked for after key_end, to prefetch; -1: none
   AttendScratch scratch;  // query packed already
   SoftmaxState state;     // overwritten
 };

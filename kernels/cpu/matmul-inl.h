@@ -20,11 +20,13 @@ struct StridedRows {
   const float* p;
   int64_t row;
   HWY_INLINE float At(int m, int64_t k) const { return p[m * row + k]; }
+  HWY_INLINE StridedRows From(int64_t k) const { return {p + k, row}; }
 };
 struct PackedRows {
   const float* p;
   int64_t depth;  // elements from one k to the next
   HWY_INLINE float At(int m, int64_t k) const { return p[k * depth + m]; }
+  HWY_INLINE PackedRows From(int64_t k) const { return {p + k * depth, depth}; }
 };
 
 // Rows anywhere.
@@ -32,6 +34,13 @@ template <int kRows>
 struct PointedRows {
   const float* p[kRows];
   HWY_INLINE float At(int m, int64_t k) const { return p[m][k]; }
+  HWY_INLINE PointedRows From(int64_t k) const {
+    PointedRows rows;
+    for (int m = 0; m < kRows; ++m) {
+      rows.p[m] = p[m] + k;
+    }
+    return rows;
+  }
 };
 
 // The vector operand, (depth k, vector j): 16 columns at p + k * depth; the next 16 lie `panel`
@@ -41,6 +50,7 @@ struct Columns {
   const typename E::Stored* p;
   int64_t depth;
   int64_t panel;
+  HWY_INLINE Columns From(int64_t k) const { return {p + k * depth, depth, panel}; }
   HWY_INLINE V Load(int j, int64_t k) const {
     return E::Load(p + (j / kPanelVectors) * panel + k * depth + (j % kPanelVectors) * kLanes);
   }
@@ -96,6 +106,37 @@ struct RegisterTile {
     (f(static_cast<int>(kIndex) / kVectors, static_cast<int>(kIndex) % kVectors, v[kIndex]), ...);
   }
 };
+
+// Asks for memory some lines at a time, between the arithmetic that comes before its use. Into
+// the second-level cache: the first is busy.
+struct Prefetcher {
+  const uint8_t* next = nullptr;
+  const uint8_t* end = nullptr;
+  int64_t step = 0;  // bytes
+
+  Prefetcher(const uint8_t* begin, int64_t bytes, int64_t steps)
+      : next(begin), end(begin + bytes), step(RoundUp((bytes + steps - 1) / steps, kCacheLine)) {}
+
+  HWY_INLINE void Step() {
+    const uint8_t* until = std::min(next + step, end);
+    for (; next < until; next += kCacheLine) {
+      __builtin_prefetch(next, 0, 2);
+    }
+  }
+};
+
+// Steps of the depth between prefetches: more at a time fill the queue of outstanding misses, and
+// the arithmetic waits for its own.
+inline constexpr int64_t kPrefetchDepth = 32;
+
+template <typename A, typename B, typename Tile>
+HWY_INLINE void AccumulateAndPrefetch(const A& a, const B& b, int64_t depth, Prefetcher* prefetch,
+                                      Tile* sums) {
+  for (int64_t k = 0; k < depth; k += kPrefetchDepth) {
+    prefetch->Step();
+    sums->Accumulate(a.From(k), b.From(k), std::min(kPrefetchDepth, depth - k));
+  }
+}
 
 // Rows of a register tile of so many vectors; at most 8, for the row pointers.
 template <int kVectors>
@@ -183,9 +224,17 @@ HWY_INLINE void StreamPanels(const ProjectTile& tile, const typename E::Stored* 
     for (int row = 0; row < kRows; ++row) {
       x.p[row] = tile.x.Row(tile.row_begin + row) + k;
     }
+    const Columns<E> columns{panels + k * kPanel, kPanel, tile.depth * kPanel};
     RegisterTile<kRows, kVectors> sums;
     sums.Clear();
-    sums.Accumulate(x, Columns<E>{panels + k * kPanel, kPanel, tile.depth * kPanel}, depth);
+    if constexpr (kPanels == 1) {
+      // One stream alone is slower than the arithmetic of a few rows: 9 instead of 20 GB/s.
+      const auto* ahead = reinterpret_cast<const uint8_t*>(columns.p + kDepthBlock * kPanel);
+      Prefetcher prefetch(ahead, depth * kPanel * sizeof(*panels), depth / kPrefetchDepth + 1);
+      AccumulateAndPrefetch(x, columns, depth, &prefetch, &sums);
+    } else {
+      sums.Accumulate(x, columns, depth);
+    }
     StoreTile(sums, OutputRows{tile.y, tile.row_begin, column}, tile.columns - column, k == 0);
   }
 }
@@ -224,12 +273,16 @@ template <typename E, int kPanels>
 HWY_INLINE void PackedPanel(const ProjectTile& tile, const typename E::Stored* panel,
                             int64_t column, int64_t depth, bool first) {
   const Columns<E> columns{panel, kPanel, tile.depth * kPanel};
+  // The same block of the depth of the panels that come next.
+  const auto* ahead = reinterpret_cast<const uint8_t*>(panel + kPanels * tile.depth * kPanel);
+  Prefetcher prefetch(ahead, depth * kPanel * sizeof(*panel),
+                      (tile.rows / kManyRows + 1) * (depth / kPrefetchDepth + 1));
   for (int64_t begin = 0; begin < tile.rows; begin += kManyRows) {
     const PackedRows rows{tile.pack + begin * depth, kManyRows};
     DispatchRows<kManyRows>(tile.rows - begin, [&](auto count) HWY_ATTR {
       RegisterTile<decltype(count)::value, kPanels * kPanelVectors> sums;
       sums.Clear();
-      sums.Accumulate(rows, columns, depth);
+      AccumulateAndPrefetch(rows, columns, depth, &prefetch, &sums);
       StoreTile(sums, OutputRows{tile.y, tile.row_begin + begin, column}, tile.columns - column,
                 first);
     });

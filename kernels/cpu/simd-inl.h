@@ -85,6 +85,16 @@ template <typename E>
 HWY_INLINE void WidenElements(const typename E::Stored* src, int64_t n, float* dst) {
   const Floats d;
   int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    const V a = E::Load(src + i);
+    const V b = E::Load(src + i + kLanes);
+    const V c = E::Load(src + i + 2 * kLanes);
+    const V e = E::Load(src + i + 3 * kLanes);
+    hn::StoreU(a, d, dst + i);
+    hn::StoreU(b, d, dst + i + kLanes);
+    hn::StoreU(c, d, dst + i + 2 * kLanes);
+    hn::StoreU(e, d, dst + i + 3 * kLanes);
+  }
   for (; i + kLanes <= n; i += kLanes) {
     hn::StoreU(E::Load(src + i), d, dst + i);
   }
