@@ -60,14 +60,18 @@ void Print(bool json) {
 }  // namespace attnd::bench
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--isa") == 0) {
+    std::puts(attnd::bench::CeilingIsas().front().c_str());
+    return 0;
+  }
   const bool json = argc == 2 && std::strcmp(argv[1], "--json") == 0;
   if (argc > 1 && !json) {
     const bool help = std::strcmp(argv[1], "--help") == 0;
     std::fputs(
-        "Usage: bench_ceilings [--json]\n"
+        "Usage: bench_ceilings [--json | --isa]\n"
         "Measures what this machine can do at most, in a few seconds: the float32 multiply-add\n"
         "rate of each instruction set, and the bandwidth of reading memory beyond the caches, on\n"
-        "one thread and on all.\n",
+        "one thread and on all. --isa only names the best instruction set.\n",
         help ? stdout : stderr);
     return help ? 0 : 2;
   }
