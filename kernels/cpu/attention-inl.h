@@ -104,9 +104,10 @@ inline void LocateKeys(const AttendRange& range, KeyTile* tile) {
   }
   const StoredRows key{row.p + keys.key_offset * element, row.stride};
   const StoredRows value{row.p + keys.value_offset * element, row.stride};
-  // One panel reads each key once: a copy of what is float32 would not pay.
-  const bool in_place = keys.dtype == DType::kF32 && range.rows <= kPanel;
-  if (in_place && !keys.value_is_key) {
+  // One panel reads each value few times: a copy of what is float32 would not pay.
+  const bool f32 = keys.dtype == DType::kF32;
+  const bool in_place = f32 && range.rows <= kPanel;
+  if (f32 && !keys.value_is_key) {
     tile->key = {reinterpret_cast<const float*>(key.p), keys.stride};
   } else {
     tile->key = {range.scratch.key, PaddedWidth(keys.key_width)};

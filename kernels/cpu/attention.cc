@@ -119,15 +119,15 @@ class PagedAttention {
     WorkerScratch& scratch = workspace_.worker(worker);
     if (task.key_begin == task.key_end) {
       std::fill_n(scratch.total.sum, kTileRows, 0.0f);
-      StoreTile(form_, tile, scratch.total);
+      StoreTile(table_, form_, tile, scratch.total);
       return;
     }
     const KeySource keys = KeysOf(shape_, batch_, tile.sequence, tile.kv_head);
-    LoadTile(form_, batch_, tile, &scratch);
+    LoadTile(table_, form_, batch_, tile, &scratch);
     if (task.slot < 0) {
       AttendRanges(table_, keys, tile, &scratch, task.key_begin, task.key_end, /*fresh=*/true,
                    scratch.total);
-      StoreTile(form_, tile, scratch.total);
+      StoreTile(table_, form_, tile, scratch.total);
       return;
     }
     for (int64_t begin = task.key_begin, slot = task.slot; begin < task.key_end; ++slot) {
@@ -158,7 +158,7 @@ class PagedAttention {
       table_.merge(total, workspace_.slot(slot), tile.rows, width);
     }
     if (next < num_tasks_ || complete) {
-      StoreTile(form_, tile, total);
+      StoreTile(table_, form_, tile, total);
       return;
     }
     const SoftmaxState& to = workspace_.carry(carry_ ^ 1);

@@ -108,11 +108,12 @@ class AttentionWorkspace {
 inline constexpr int64_t kExpandKeys = 2 * kRangeKeys;
 
 // Fills the intervals and rope keys of a tile's packed rows and packs their queries, scaled.
-void LoadTile(const AttentionForm& form, const AttentionBatch& batch, const AttentionTile& tile,
-              WorkerScratch* scratch);
+void LoadTile(const KernelTable& table, const AttentionForm& form, const AttentionBatch& batch,
+              const AttentionTile& tile, WorkerScratch* scratch);
 
 // values / sum of every row to the output; a row that saw nothing becomes zero.
-void StoreTile(const AttentionForm& form, const AttentionTile& tile, const SoftmaxState& state);
+void StoreTile(const KernelTable& table, const AttentionForm& form, const AttentionTile& tile,
+               const SoftmaxState& state);
 
 // Element 0 of packed row p of the tile in a [rows][heads_q][width] array.
 template <typename T>

@@ -6,20 +6,6 @@
 namespace attnd::kernels {
 namespace {
 
-// 16 rows of `width` to [width][16], scaled; a null row becomes zero. In blocks of 16 columns, so
-// that the lines that are written stay in the first-level cache.
-void PackPanel(const float* const* rows, int64_t width, float scale, float* panel) {
-  for (int64_t k = 0; k < width; k += kPanel) {
-    const int64_t end = std::min(k + kPanel, width);
-    for (int64_t lane = 0; lane < kPanel; ++lane) {
-      const float* row = rows[lane];
-      for (int64_t i = k; i < end; ++i) {
-        panel[i * kPanel + lane] = row == nullptr ? 0 : row[i] * scale;
-      }
-    }
-  }
-}
-
 AttentionForm GlobalForm(const GlobalShape& shape, int64_t width) {
   AttentionForm form;
   form.heads_q = shape.heads_q;
@@ -96,46 +82,42 @@ KeySource KeysOf(const GlobalShape& shape, const AttentionBatch& batch, int64_t 
   return keys;
 }
 
-void LoadTile(const AttentionForm& form, const AttentionBatch& batch, const AttentionTile& tile,
-              WorkerScratch* scratch) {
+void LoadTile(const KernelTable& table, const AttentionForm& form, const AttentionBatch& batch,
+              const AttentionTile& tile, WorkerScratch* scratch) {
   const int64_t depth = form.key_width + form.rope_width;
   for (int64_t panel = 0; panel * kPanel < tile.rows; ++panel) {
     const float* query[kPanel];
-    const float* rope[kPanel];
+    const float* rope[kPanel] = {};
     for (int64_t lane = 0; lane < kPanel; ++lane) {
-      const int64_t p = panel * kPanel + lane;
-      // A lane without a row repeats the last row's interval: it adds no masking.
-      const int64_t packed = tile.packed_begin + std::min(p, tile.rows - 1);
-      const int64_t row = tile.row_begin + packed / form.group();
-      scratch->lo[p] = batch.lo[row];
-      scratch->hi[p] = batch.hi[row];
-      const bool used = p < tile.rows;
-      query[lane] = used ? PackedRow(form.query, form, tile, p, form.key_width) : nullptr;
-      rope[lane] = used && form.rope_width > 0
-                       ? PackedRow(form.rope_query, form, tile, p, form.rope_width)
-                       : nullptr;
+      // A lane without a row repeats the last row: it adds no masking.
+      const int64_t p = std::min(panel * kPanel + lane, tile.rows - 1);
+      const int64_t row = tile.row_begin + (tile.packed_begin + p) / form.group();
+      scratch->lo[panel * kPanel + lane] = batch.lo[row];
+      scratch->hi[panel * kPanel + lane] = batch.hi[row];
+      query[lane] = PackedRow(form.query, form, tile, p, form.key_width);
+      if (form.rope_width > 0) {
+        rope[lane] = PackedRow(form.rope_query, form, tile, p, form.rope_width);
+      }
     }
     float* to = scratch->attend.query + panel * depth * kPanel;
-    PackPanel(query, form.key_width, batch.scale, to);
-    PackPanel(rope, form.rope_width, batch.scale, to + form.key_width * kPanel);
+    table.pack_panel(query, form.key_width, batch.scale, to);
+    table.pack_panel(rope, form.rope_width, batch.scale, to + form.key_width * kPanel);
     const int64_t head =
         tile.kv_head * form.group() + (tile.packed_begin + panel * kPanel) % form.group();
     scratch->rope_offset[panel] = form.rope_begin + head / form.rope_group * form.rope_width;
   }
 }
 
-void StoreTile(const AttentionForm& form, const AttentionTile& tile, const SoftmaxState& state) {
+void StoreTile(const KernelTable& table, const AttentionForm& form, const AttentionTile& tile,
+               const SoftmaxState& state) {
   const int64_t width = RoundUp(form.value_width, kPanel);
   for (int64_t p = 0; p < tile.rows; ++p) {
     float* output = PackedRow(form.output, form, tile, p, form.value_width);
     const float sum = state.sum[p];
     if (sum == 0) {
       std::fill_n(output, form.value_width, 0.0f);
-      continue;
-    }
-    const float* values = state.values + p * width;
-    for (int64_t n = 0; n < form.value_width; ++n) {
-      output[n] = values[n] / sum;
+    } else {
+      table.scale(state.values + p * width, form.value_width, 1 / sum, output);
     }
   }
 }

@@ -104,11 +104,11 @@ class Expansion {
     if (!fresh) {
       LoadState(tile, scratch->total);
     }
-    LoadTile(form_, params_.batch, tile, scratch);
+    LoadTile(table_, form_, params_.batch, tile, scratch);
     AttendRanges(table_, BlockKeys(tile, block_begin), tile, scratch, begin, end, fresh,
                  scratch->total);
     if (end == tile.key_end) {
-      StoreTile(form_, tile, scratch->total);
+      StoreTile(table_, form_, tile, scratch->total);
     } else {
       SaveState(tile, scratch->total);
     }

@@ -113,10 +113,13 @@ struct KernelTable {
   // Rotates `count` pairs of each of `heads` heads of one row.
   void (*rope)(float* x, const float* cos, const float* sin, int64_t heads, int64_t half) = nullptr;
   void (*widen)(DType dtype, const void* src, int64_t n, float* dst) = nullptr;
+  // 16 rows of `width` to a panel [width][16], scaled.
+  void (*pack_panel)(const float* const* rows, int64_t width, float scale, float* panel) = nullptr;
   void (*attend)(const AttendRange& range) = nullptr;
   // total <- total merged with part, for rows of `width` values (a multiple of 16).
   void (*merge)(const SoftmaxState& total, const SoftmaxState& part, int64_t rows,
                 int64_t width) = nullptr;
+  void (*scale)(const float* x, int64_t n, float factor, float* y) = nullptr;
   void (*exp)(const float* x, int64_t n, float* y) = nullptr;  // as the softmax takes it
 };
 

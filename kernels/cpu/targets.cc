@@ -13,6 +13,7 @@
 #include "kernels/cpu/attention-inl.h"
 #include "kernels/cpu/elementwise-inl.h"
 #include "kernels/cpu/matmul-inl.h"
+#include "kernels/cpu/pack-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -32,7 +33,8 @@ inline constexpr const char* kName = "scalar";
 #endif
 
 const KernelTable* Table() {
-  static constexpr KernelTable kTable{kName, Project, Rope, Widen, Attend, Merge, ExpArray};
+  static constexpr KernelTable kTable{kName,  Project, Rope,  Widen,   PackPanel,
+                                      Attend, Merge,   Scale, ExpArray};
   return &kTable;
 }
 
