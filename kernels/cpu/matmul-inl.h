@@ -255,13 +255,24 @@ HWY_INLINE void ProjectFew(const ProjectTile& tile) {
   });
 }
 
-// x rows of one block of the depth as [row / kManyRows][k][kManyRows].
+// Rows split evenly over register tiles: 16 are 5 + 5 + 6, for a tile of 4 has too few sums to
+// hide the latency of an addition.
+struct RowTiles {
+  explicit RowTiles(int64_t all) : rows(all), count((all + kManyRows - 1) / kManyRows) {}
+  int64_t Begin(int64_t tile) const { return rows * tile / count; }
+
+  int64_t rows;
+  int64_t count;
+};
+
+// x rows of one block of the depth as [register tile][k][kManyRows].
 HWY_INLINE void PackRows(const ProjectTile& tile, int64_t k0, int64_t depth) {
-  for (int64_t row = 0; row < tile.rows; row += kManyRows) {
-    float* pack = tile.pack + row * depth;
-    const int64_t count = std::min<int64_t>(kManyRows, tile.rows - row);
-    for (int64_t m = 0; m < count; ++m) {
-      const float* x = tile.x.Row(tile.row_begin + row + m) + k0;
+  const RowTiles tiles(tile.rows);
+  for (int64_t t = 0; t < tiles.count; ++t) {
+    float* pack = tile.pack + t * kManyRows * depth;
+    const int64_t begin = tiles.Begin(t);
+    for (int64_t m = 0; m < tiles.Begin(t + 1) - begin; ++m) {
+      const float* x = tile.x.Row(tile.row_begin + begin + m) + k0;
       for (int64_t k = 0; k < depth; ++k) {
         pack[k * kManyRows + m] = x[k];
       }
@@ -275,11 +286,13 @@ HWY_INLINE void PackedPanel(const ProjectTile& tile, const typename E::Stored* p
   const Columns<E> columns{panel, kPanel, tile.depth * kPanel};
   // The same block of the depth of the panels that come next.
   const auto* ahead = reinterpret_cast<const uint8_t*>(panel + kPanels * tile.depth * kPanel);
+  const RowTiles tiles(tile.rows);
   Prefetcher prefetch(ahead, depth * kPanel * sizeof(*panel),
-                      (tile.rows / kManyRows + 1) * (depth / kPrefetchDepth + 1));
-  for (int64_t begin = 0; begin < tile.rows; begin += kManyRows) {
-    const PackedRows rows{tile.pack + begin * depth, kManyRows};
-    DispatchRows<kManyRows>(tile.rows - begin, [&](auto count) HWY_ATTR {
+                      tiles.count * (depth / kPrefetchDepth + 1));
+  for (int64_t t = 0; t < tiles.count; ++t) {
+    const PackedRows rows{tile.pack + t * kManyRows * depth, kManyRows};
+    const int64_t begin = tiles.Begin(t);
+    DispatchRows<kManyRows>(tiles.Begin(t + 1) - begin, [&](auto count) HWY_ATTR {
       RegisterTile<decltype(count)::value, kPanels * kPanelVectors> sums;
       sums.Clear();
       AccumulateAndPrefetch(rows, columns, depth, &prefetch, &sums);
