@@ -3,9 +3,10 @@
 //   bench_wire prefill|decode CALLS NAME=HOST:PORT...
 //
 // prefill: 1 MiB of float32 rows, the same step over and over; decode: one row of one session.
-// A server without sessions is bench_echo_server. The rows are those of the first other server's
-// model, so all the models are of one width. Prints JSON; times are in microseconds, and
-// `overhead` is a call's time without the compute_ns of its answer.
+// CALLS (rounded up to tens) are made to each server. One without sessions is bench_echo_server;
+// the rows are as wide as the first other server's model, so all the models are of one width.
+// Prints JSON; times are in microseconds, and `overhead` is a call's time without the compute_ns
+// of its answer.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -23,7 +24,10 @@ namespace attnd {
 namespace {
 
 constexpr int64_t kPrefillBytes = 1 << 20;
-constexpr int kWarmUpCalls = 20;
+// Servers take turns by blocks of calls, and the first calls of a block do not count: the workers
+// of the server before may still be spinning.
+constexpr int kBlockCalls = 10;
+constexpr int kUncounted = 3;
 
 [[noreturn]] void Fail(const std::string& what) {
   std::fprintf(stderr, "bench_wire: %s\n", what.c_str());
@@ -130,23 +134,31 @@ double Percentile(std::vector<double> values, double share) {
 }
 
 template <typename Kind>
+void CallOnce(Kind& kind, Target& target, bool counts) {
+  typename Kind::Response response;
+  const auto began = std::chrono::steady_clock::now();
+  const grpc::Status status = kind.Call(target, &response);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  if (!status.ok()) {
+    Fail(target.name + ": " + status.error_message());
+  }
+  if (counts) {
+    const double compute = static_cast<double>(response.timing().compute_ns()) * 1e-9;
+    target.seconds.push_back(took.count());
+    target.compute.push_back(compute);
+    target.overhead.push_back(took.count() - compute);
+  }
+}
+
+template <typename Kind>
 void Run(const std::string& name, int calls, std::vector<std::unique_ptr<Target>>& targets,
          int64_t d_model) {
   Kind kind(d_model);
-  for (int i = -kWarmUpCalls; i < calls; ++i) {
-    for (const auto& target : targets) {
-      typename Kind::Response response;
-      const auto began = std::chrono::steady_clock::now();
-      const grpc::Status status = kind.Call(*target, &response);
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-      if (!status.ok()) {
-        Fail(target->name + ": " + status.error_message());
-      }
-      if (i >= 0) {
-        const double compute = static_cast<double>(response.timing().compute_ns()) * 1e-9;
-        target->seconds.push_back(took.count());
-        target->compute.push_back(compute);
-        target->overhead.push_back(took.count() - compute);
+  for (int block = 0; block * kBlockCalls < calls; ++block) {
+    for (size_t turn = 0; turn < targets.size(); ++turn) {
+      Target& target = *targets[(static_cast<size_t>(block) + turn) % targets.size()];
+      for (int i = -kUncounted; i < kBlockCalls; ++i) {
+        CallOnce(kind, target, i >= 0);
       }
     }
   }

@@ -170,7 +170,8 @@ class Writer {
       case 0:
         return Varint(field, to);
       case 1:
-        return Nested(field, std::string(static_cast<size_t>(Below(5000)), 'u'), to);
+        return Nested(field,
+                      std::string(static_cast<size_t>(Below(Below(8) == 0 ? 5000 : 20)), 'u'), to);
       case 2:
         AppendVarint(tag | 1, to);
         return static_cast<void>(to->append(8, 'x'));
