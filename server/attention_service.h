@@ -1,22 +1,28 @@
-// AttentionService: Prefill, Decode and the stream of Steps.
+// AttentionService: Prefill, Decode and the stream of Steps, on the wire's bytes.
 #pragma once
 
 #include "attnd/v1/attnd.grpc.pb.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "server/service_context.h"
 
 namespace attnd::server {
 
-class AttentionService final : public v1::AttentionService::CallbackService {
+// Every method raw: gRPC hands over the slices of a message, and takes an answer as slices.
+using RawAttentionService = v1::AttentionService::WithRawCallbackMethod_Prefill<
+    v1::AttentionService::WithRawCallbackMethod_Decode<
+        v1::AttentionService::WithRawCallbackMethod_Steps<v1::AttentionService::Service>>>;
+
+class AttentionService final : public RawAttentionService {
  public:
   explicit AttentionService(ServiceContext& service) : service_(service) {}
 
   grpc::ServerUnaryReactor* Prefill(grpc::CallbackServerContext* context,
-                                    const v1::PrefillRequest* request,
-                                    v1::PrefillResponse* response) override;
+                                    const grpc::ByteBuffer* request,
+                                    grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* Decode(grpc::CallbackServerContext* context,
-                                   const v1::DecodeRequest* request,
-                                   v1::DecodeResponse* response) override;
-  grpc::ServerBidiReactor<v1::StepRequest, v1::StepResponse>* Steps(
+                                   const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response) override;
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Steps(
       grpc::CallbackServerContext* context) override;
 
  private:

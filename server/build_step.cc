@@ -64,7 +64,8 @@ SequenceStep ReadSequence(const ServiceContext& service, const Caller& caller, i
 }  // namespace
 
 absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Caller& caller,
-                                       const v1::PrefillRequest& request, AnswerForm form) {
+                                       const v1::PrefillRequest& request, const TensorBytes& hidden,
+                                       AnswerForm form) {
   if (absl::Status status = Admit(service, caller); !status.ok()) {
     return status;
   }
@@ -72,7 +73,7 @@ absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Call
   if (absl::Status status = CheckLayer(plan, request.layer()); !status.ok()) {
     return status;
   }
-  const absl::StatusOr<int64_t> rows = CheckHidden(plan, request.hidden());
+  const absl::StatusOr<int64_t> rows = CheckHidden(plan, request.hidden(), hidden.size);
   if (!rows.ok()) {
     return rows.status();
   }
@@ -111,7 +112,7 @@ absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Call
       return status;
     }
   }
-  ReadHidden(request.hidden(), &step);
+  ReadHidden(hidden, *HiddenDtype(request.hidden().dtype()), plan.d_model, &step);
   if (!sequence.status.ok()) {
     return sequence.status;  // NOT_FINITE
   }
@@ -119,7 +120,7 @@ absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Call
 }
 
 absl::StatusOr<BuiltStep> BuildDecode(const ServiceContext& service, const Caller& caller,
-                                      const v1::DecodeRequest& request) {
+                                      const v1::DecodeRequest& request, const TensorBytes& hidden) {
   if (absl::Status status = Admit(service, caller); !status.ok()) {
     return status;
   }
@@ -127,7 +128,7 @@ absl::StatusOr<BuiltStep> BuildDecode(const ServiceContext& service, const Calle
   if (absl::Status status = CheckLayer(plan, request.layer()); !status.ok()) {
     return status;
   }
-  const absl::StatusOr<int64_t> rows = CheckHidden(plan, request.hidden());
+  const absl::StatusOr<int64_t> rows = CheckHidden(plan, request.hidden(), hidden.size);
   if (!rows.ok()) {
     return rows.status();
   }
@@ -149,7 +150,7 @@ absl::StatusOr<BuiltStep> BuildDecode(const ServiceContext& service, const Calle
   for (int i = 0; i < request.sequences_size(); ++i) {
     built.step->sequences.push_back(ReadSequence(service, caller, i, request.sequences(i)));
   }
-  ReadHidden(request.hidden(), built.step.get());
+  ReadHidden(hidden, *HiddenDtype(request.hidden().dtype()), plan.d_model, built.step.get());
   for (SequenceStep& sequence : built.step->sequences) {
     if (!sequence.status.ok() && sequence.session != nullptr) {
       sequence.length = sequence.session->Length(built.step->layer);  // the engine skips it

@@ -10,6 +10,7 @@
 #include "attnd/v1/attnd.pb.h"
 #include "core/step.h"
 #include "kernels/dtype.h"
+#include "server/fast_parse.h"
 #include "server/service_context.h"
 
 namespace attnd::server {
@@ -22,11 +23,13 @@ struct BuiltStep {
 // An answer larger than a message is refused, or sent in parts (a Prefill's on Steps).
 enum class AnswerForm : uint8_t { kOneMessage, kParts };
 
+// `hidden` has the bytes of request.hidden.
 absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Caller& caller,
-                                       const v1::PrefillRequest& request, AnswerForm form);
+                                       const v1::PrefillRequest& request, const TensorBytes& hidden,
+                                       AnswerForm form);
 // Sequences that fail on their own carry their status; the others go on.
 absl::StatusOr<BuiltStep> BuildDecode(const ServiceContext& service, const Caller& caller,
-                                      const v1::DecodeRequest& request);
+                                      const v1::DecodeRequest& request, const TensorBytes& hidden);
 absl::StatusOr<std::unique_ptr<Step>> BuildRewind(const ServiceContext& service,
                                                   const Caller& caller,
                                                   const v1::RewindSessionRequest& request);

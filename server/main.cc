@@ -2,6 +2,8 @@
 //
 // Exit status: 0 after a stop that was asked for, 2 for a configuration, file or address that
 // cannot be used (one line on stderr), 128 + n when a second signal n cut the stop short.
+#include <malloc.h>
+
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -29,6 +31,14 @@ using attnd::server::StopSignals;
 
 constexpr char kVersion[] = ATTND_VERSION;
 constexpr int kBadConfiguration = 2;
+
+// By default glibc gives freed memory of a few MiB back to the kernel and faults it in anew: 100
+// page faults and 0.3 ms of the 2.15 ms that a 1 MiB Prefill costs beyond its computing on a 2-core
+// VM. Now buffers of up to 8 MiB are used again; a thread's arena keeps up to 16 MiB for that.
+void KeepFreedMemory() {
+  mallopt(M_MMAP_THRESHOLD, 8 << 20);
+  mallopt(M_TRIM_THRESHOLD, 16 << 20);
+}
 
 int Fail(const absl::Status& status) {
   const std::string message(status.message().data(), status.message().size());
@@ -112,6 +122,7 @@ int Run(const std::vector<std::string>& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  KeepFreedMemory();
   try {
     return Run(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& e) {

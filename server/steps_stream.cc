@@ -9,24 +9,14 @@
 #include "server/status_map.h"
 #include "server/unary_call.h"
 #include "server/validate.h"
-#include "server/wire.h"
 
 namespace attnd::server {
 namespace {
-
-using Responses = std::vector<std::unique_ptr<v1::StepResponse>>;
 
 Method StepMethod(const v1::StepRequest& request) {
   return request.has_prefill()  ? Method::kStepsPrefill
          : request.has_decode() ? Method::kStepsDecode
                                 : Method::kSteps;
-}
-
-std::unique_ptr<v1::StepResponse> NewResponse(uint64_t step_id) {
-  auto response = std::make_unique<v1::StepResponse>();
-  response->set_step_id(step_id);
-  response->mutable_status();  // always there: code 0 is an answer too
-  return response;
 }
 
 }  // namespace
@@ -60,23 +50,33 @@ void StepsStream::Close() {
 }
 
 void StepsStream::OnReadDone(bool ok) {
+  v1::StepRequest request;
+  TensorBytes hidden;
+  absl::Status status;
+  if (ok) {
+    status = Guarded([&] { return ParseRequest(&request_, &request, &hidden); });
+    if (!status.ok()) {
+      service_.metrics.Rpc(Method::kSteps, status, 0);
+    }
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!ok || finished_) {
+    if (!ok || !status.ok() || finished_) {
       reading_ = false;
       read_closed_ = true;
+      broken_ = status;
       Advance();
       return;
     }
     ++unanswered_;
   }
-  Handle(request_);
+  Handle(request, hidden);
   const std::lock_guard<std::mutex> lock(mutex_);
   reading_ = false;
   Advance();
 }
 
-void StepsStream::Handle(const v1::StepRequest& request) {
+void StepsStream::Handle(const v1::StepRequest& request, const TensorBytes& hidden) {
   if (request.step_case() == v1::StepRequest::kCancelStepId) {
     CancelStep(request.cancel_step_id());
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -95,13 +95,13 @@ void StepsStream::Handle(const v1::StepRequest& request) {
     open->caller.cancelled->store(cancelled_);
     open_.emplace(open->step_id, open->caller.cancelled);
   }
-  const absl::Status status = Guarded([&] { return Start(request, open); });
+  const absl::Status status = Guarded([&] { return Start(request, hidden, open); });
   if (!status.ok()) {
     Answer(*open, status, "", {});
   }
 }
 
-absl::Status StepsStream::Start(const v1::StepRequest& request,
+absl::Status StepsStream::Start(const v1::StepRequest& request, const TensorBytes& hidden,
                                 const std::shared_ptr<OpenStep>& open) {
   if (request.has_timeout()) {
     const absl::StatusOr<int64_t> timeout = CheckDuration("timeout", request.timeout());
@@ -112,9 +112,9 @@ absl::Status StepsStream::Start(const v1::StepRequest& request,
   }
   absl::StatusOr<BuiltStep> built;
   if (request.has_prefill()) {
-    built = BuildPrefill(service_, open->caller, request.prefill(), AnswerForm::kParts);
+    built = BuildPrefill(service_, open->caller, request.prefill(), hidden, AnswerForm::kParts);
   } else if (request.has_decode()) {
-    built = BuildDecode(service_, open->caller, request.decode());
+    built = BuildDecode(service_, open->caller, request.decode(), hidden);
   } else {
     built = MakeError(Reason::kBadArgument,
                       "step has no kind; expected prefill, decode or cancel_step_id");
@@ -123,7 +123,7 @@ absl::Status StepsStream::Start(const v1::StepRequest& request,
     return built.status();
   }
   open->output_dtype = built->output_dtype;
-  built->step->done = [this, open](std::unique_ptr<Step> step) { Complete(*open, *step); };
+  built->step->done = [this, open](std::unique_ptr<Step> step) { Complete(*open, step.get()); };
   return Submit(service_, std::move(built->step));
 }
 
@@ -141,45 +141,39 @@ void StepsStream::CancelStep(uint64_t step_id) {
   service_.engine->Poke();  // an open step was admitted, so there is an engine
 }
 
-void StepsStream::Complete(const OpenStep& open, const Step& step) {
-  Responses parts;
+void StepsStream::Complete(const OpenStep& open, Step* step) {
+  std::vector<StreamAnswer> parts;
   const absl::Status status = Guarded([&]() -> absl::Status {
-    RecordStep(service_, step);
-    absl::Status outcome = step.Outcome();
+    RecordStep(service_, *step);
+    absl::Status outcome = step->Outcome();
     if (outcome.ok()) {
       parts = Parts(open, step);
     }
     return outcome;
   });
-  Answer(open, status, StepShapeText(step), std::move(parts));
+  Answer(open, status, StepShapeText(*step), std::move(parts));
 }
 
-Responses StepsStream::Parts(const OpenStep& open, const Step& step) const {
-  const int64_t d_model = service_.engine->plan().d_model;
-  Responses parts;
-  if (step.kind == StepKind::kDecode) {
-    parts.push_back(NewResponse(open.step_id));
-    WriteDecode(step, d_model, open.output_dtype, parts.back()->mutable_decode());
-    return parts;
+std::vector<StreamAnswer> StepsStream::Parts(const OpenStep& open, Step* step) const {
+  const AnswerRows rows = TakeRows(step, service_.engine->plan().d_model, open.output_dtype);
+  if (step->kind == StepKind::kDecode) {
+    return {EncodeStreamDecode(open.step_id, *step, rows)};
   }
-  const int64_t rows = static_cast<int64_t>(step.output.size()) / d_model;
-  const int64_t row_bytes = d_model * DTypeSize(open.output_dtype);
+  const int64_t row_bytes = rows.d_model * DTypeSize(rows.dtype);
   const int64_t room = service_.config.max_message_bytes - AnswerOverhead(0);
   const int64_t part_rows = std::max<int64_t>(1, room / row_bytes);
+  std::vector<StreamAnswer> parts;
   int64_t begin = 0;
   do {
-    const int64_t count = std::min(part_rows, rows - begin);
-    parts.push_back(NewResponse(open.step_id));
-    WritePrefillPart(step, d_model, open.output_dtype, begin, count,
-                     parts.back()->mutable_prefill());
+    const int64_t count = std::min(part_rows, rows.count - begin);
+    parts.push_back(EncodePrefillPart(open.step_id, *step, rows, {begin, count}));
     begin += count;
-    parts.back()->set_more(begin < rows);
-  } while (begin < rows);
+  } while (begin < rows.count);
   return parts;
 }
 
 void StepsStream::Answer(const OpenStep& open, const absl::Status& status, const std::string& shape,
-                         Responses parts) {
+                         std::vector<StreamAnswer> parts) {
   service_.metrics.Rpc(open.method, status,
                        static_cast<double>(service_.clock.Now() - open.began) * 1e-9);
   service_.metrics.RpcEnded();
@@ -189,18 +183,14 @@ void StepsStream::Answer(const OpenStep& open, const absl::Status& status, const
                                             {"request", shape},
                                             {"message", status.ToString()}});
     }
-    parts.clear();
-    parts.push_back(NewResponse(open.step_id));
-    ToWireStatus(status, parts.back()->mutable_status());
+    parts.assign(1, EncodeFailure(open.step_id, status));
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   Forget(open);
   if (cancelled_) {
     --unanswered_;
   } else {
-    for (auto& part : parts) {
-      outgoing_.push_back(std::move(part));
-    }
+    outgoing_.insert(outgoing_.end(), parts.begin(), parts.end());
   }
   Advance();
 }
@@ -221,7 +211,7 @@ void StepsStream::Advance() {
   }
   if (!writing_ && !cancelled_ && !outgoing_.empty()) {
     writing_ = true;
-    StartWrite(outgoing_.front().get());
+    StartWrite(&outgoing_.front().bytes);
   }
   const bool wants_more = !read_closed_ && !cancelled_ && !closing_;
   if (!reading_ && wants_more && unanswered_ < service_.config.max_stream_steps) {
@@ -230,7 +220,7 @@ void StepsStream::Advance() {
   }
   if (!wants_more && unanswered_ == 0 && !writing_) {
     finished_ = true;
-    absl::Status status;
+    absl::Status status = broken_;
     if (!read_closed_ && closing_) {
       status = MakeRetryableError(Reason::kDraining, "the server is stopping", 1000);
     }
@@ -243,13 +233,13 @@ void StepsStream::OnWriteDone(bool ok) {
   const std::lock_guard<std::mutex> lock(mutex_);
   writing_ = false;
   cancelled_ = cancelled_ || !ok;
-  if (!outgoing_.front()->more()) {
+  if (!outgoing_.front().more) {
     --unanswered_;
   }
   outgoing_.pop_front();
   if (cancelled_) {
-    for (const auto& response : outgoing_) {
-      unanswered_ -= response->more() ? 0 : 1;
+    for (const StreamAnswer& answer : outgoing_) {
+      unanswered_ -= answer.more ? 0 : 1;
     }
     outgoing_.clear();
   }
@@ -265,7 +255,7 @@ void StepsStream::OnCancel() {
     }
     // What is being written is dropped when OnWriteDone says so.
     while (outgoing_.size() > (writing_ ? 1U : 0U)) {
-      unanswered_ -= outgoing_.back()->more() ? 0 : 1;
+      unanswered_ -= outgoing_.back().more ? 0 : 1;
       outgoing_.pop_back();
     }
     Advance();

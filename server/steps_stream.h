@@ -15,15 +15,18 @@
 
 #include "absl/status/status.h"
 #include "attnd/v1/attnd.pb.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/build_step.h"
+#include "server/fast_parse.h"
 #include "server/methods.h"
+#include "server/raw_answer.h"
 #include "server/service_context.h"
 #include "server/stream_registry.h"
 
 namespace attnd::server {
 
-class StepsStream final : public grpc::ServerBidiReactor<v1::StepRequest, v1::StepResponse>,
+class StepsStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                           public ClosableStream {
  public:
   StepsStream(ServiceContext& service, grpc::CallbackServerContext* context);
@@ -47,15 +50,16 @@ class StepsStream final : public grpc::ServerBidiReactor<v1::StepRequest, v1::St
   void OnCancel() override;
   void OnDone() override;
 
-  void Handle(const v1::StepRequest& request);
-  absl::Status Start(const v1::StepRequest& request, const std::shared_ptr<OpenStep>& open);
+  void Handle(const v1::StepRequest& request, const TensorBytes& hidden);
+  absl::Status Start(const v1::StepRequest& request, const TensorBytes& hidden,
+                     const std::shared_ptr<OpenStep>& open);
   void CancelStep(uint64_t step_id);
   // The engine's thread.
-  void Complete(const OpenStep& open, const Step& step);
+  void Complete(const OpenStep& open, Step* step);
   void Answer(const OpenStep& open, const absl::Status& status, const std::string& shape,
-              std::vector<std::unique_ptr<v1::StepResponse>> parts);
-  std::vector<std::unique_ptr<v1::StepResponse>> Parts(const OpenStep& open,
-                                                       const Step& step) const;
+              std::vector<StreamAnswer> parts);
+  // Takes the step's output.
+  std::vector<StreamAnswer> Parts(const OpenStep& open, Step* step) const;
   void Forget(const OpenStep& open);
   // Starts what may be started: a write, a read, the end. Under the lock.
   void Advance();
@@ -63,11 +67,11 @@ class StepsStream final : public grpc::ServerBidiReactor<v1::StepRequest, v1::St
   ServiceContext& service_;
   grpc::CallbackServerContext* const context_;
   Caller caller_;
-  v1::StepRequest request_;  // the read under way
+  grpc::ByteBuffer request_;  // the read under way
 
   std::mutex mutex_;
   std::unordered_multimap<uint64_t, CancelFlag> open_;  // by step_id
-  std::deque<std::unique_ptr<v1::StepResponse>> outgoing_;
+  std::deque<StreamAnswer> outgoing_;
   int64_t unanswered_ = 0;
   bool reading_ = false;  // also while what was read is being handled
   bool writing_ = false;
@@ -75,6 +79,7 @@ class StepsStream final : public grpc::ServerBidiReactor<v1::StepRequest, v1::St
   bool cancelled_ = false;
   bool closing_ = false;
   bool finished_ = false;
+  absl::Status broken_;  // what could not be read; nothing more is
 };
 
 }  // namespace attnd::server

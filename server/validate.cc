@@ -63,7 +63,8 @@ absl::Status CheckLayer(const LayerPlan& plan, uint32_t layer) {
       absl::StrCat("layer is ", layer, "; the model has layers 0 to ", plan.num_layers() - 1));
 }
 
-absl::StatusOr<int64_t> CheckHidden(const LayerPlan& plan, const v1::Tensor& hidden) {
+absl::StatusOr<int64_t> CheckHidden(const LayerPlan& plan, const v1::Tensor& hidden,
+                                    int64_t bytes) {
   const std::optional<DType> dtype = HiddenDtype(hidden.dtype());
   if (!dtype.has_value()) {
     return MakeError(Reason::kBadTensor,
@@ -76,7 +77,6 @@ absl::StatusOr<int64_t> CheckHidden(const LayerPlan& plan, const v1::Tensor& hid
                                   plan.d_model, "] with n >= 1"));
   }
   const int64_t rows = hidden.shape(0);
-  const auto bytes = static_cast<int64_t>(hidden.data().size());
   int64_t expected = 0;
   // d_model * 4 cannot overflow: the model's configuration bounds d_model.
   if (__builtin_mul_overflow(rows, plan.d_model * DTypeSize(*dtype), &expected) ||

@@ -23,8 +23,8 @@ v1::Dtype WireDtype(DType dtype);
 absl::Status CheckLayer(const LayerPlan& plan, uint32_t layer);
 
 // Rows of `hidden`, whose shape must be [n, d_model] with n >= 1, its dtype f32, bf16 or f16, and
-// its data exactly n * d_model elements; else BAD_TENSOR.
-absl::StatusOr<int64_t> CheckHidden(const LayerPlan& plan, const v1::Tensor& hidden);
+// its data, of which there are `bytes` bytes, exactly n * d_model elements; else BAD_TENSOR.
+absl::StatusOr<int64_t> CheckHidden(const LayerPlan& plan, const v1::Tensor& hidden, int64_t bytes);
 
 // The dtype to answer in: that of `hidden` (valid) when unspecified. BAD_TENSOR for others.
 absl::StatusOr<DType> CheckOutputDtype(v1::Dtype output_dtype, const v1::Tensor& hidden);

@@ -1,20 +1,66 @@
-// Between the wire's bytes and core's steps.
+// Between the wire and core.
 #include "server/wire.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/error.h"
 #include "kernels/convert.h"
-#include "server/status_map.h"
-#include "server/validate.h"
 
 namespace attnd::server {
 namespace {
 
-void WriteTiming(const StepTiming& timing, v1::Timing* wire) {
-  wire->set_queue_ns(timing.queue_ns);
-  wire->set_compute_ns(timing.compute_ns);
-  wire->set_batch_rows(static_cast<int32_t>(timing.batch_rows));
-}
+// Elements made float32 in the same pass: 16 KiB, so that the zeros that a vector grows by are
+// overwritten while they are in the L1 cache. Growing 1 MiB at once is a second pass over memory.
+constexpr int64_t kBlock = 4096;
+
+// Reads elements off pieces that are cut anywhere, within elements too.
+class ElementReader {
+ public:
+  ElementReader(const std::vector<std::string_view>& pieces, DType dtype)
+      : next_(pieces.begin()), dtype_(dtype) {}
+
+  // The next `n` elements; there are so many. False when one is a NaN or an infinity.
+  bool Read(int64_t n, float* to) {
+    bool finite = true;
+    while (n > 0) {
+      const int64_t whole = std::min(n, static_cast<int64_t>(rest_.size()) / DTypeSize(dtype_));
+      if (whole > 0) {
+        finite &= kernels::ToFloat(dtype_, rest_.data(), whole, to);
+        rest_.remove_prefix(static_cast<size_t>(whole * DTypeSize(dtype_)));
+        to += whole;
+        n -= whole;
+      } else if (rest_.empty()) {
+        rest_ = *next_++;
+      } else {
+        finite &= ReadCut(to++);
+        --n;
+      }
+    }
+    return finite;
+  }
+
+ private:
+  // An element that lies in several pieces.
+  bool ReadCut(float* to) {
+    char element[sizeof(float)];
+    for (int64_t i = 0; i < DTypeSize(dtype_); ++i) {
+      while (rest_.empty()) {
+        rest_ = *next_++;
+      }
+      element[i] = rest_.front();
+      rest_.remove_prefix(1);
+    }
+    return kernels::ToFloat(dtype_, element, 1, to);
+  }
+
+  std::vector<std::string_view>::const_iterator next_;
+  std::string_view rest_;
+  DType dtype_;
+};
 
 void WriteTimestamp(int64_t wall_ns, google::protobuf::Timestamp* timestamp) {
   timestamp->set_seconds(wall_ns / 1'000'000'000);
@@ -23,61 +69,27 @@ void WriteTimestamp(int64_t wall_ns, google::protobuf::Timestamp* timestamp) {
 
 }  // namespace
 
-void ReadHidden(const v1::Tensor& tensor, Step* step) {
-  const DType dtype = *HiddenDtype(tensor.dtype());
-  const int64_t d_model = tensor.shape(1);
-  step->hidden.resize(static_cast<size_t>(tensor.shape(0) * d_model));
-  const char* source = tensor.data().data();
-  float* target = step->hidden.data();
+void ReadHidden(const TensorBytes& bytes, DType dtype, int64_t d_model, Step* step) {
+  step->hidden.reserve(static_cast<size_t>(bytes.size / DTypeSize(dtype)));
+  ElementReader reader(bytes.pieces, dtype);
   for (size_t i = 0; i < step->sequences.size(); ++i) {
     SequenceStep& sequence = step->sequences[i];
-    const int64_t elements = sequence.rows * d_model;
-    if (!kernels::ToFloat(dtype, source, elements, target) && sequence.status.ok()) {
+    bool finite = true;
+    for (int64_t left = sequence.rows * d_model; left > 0;) {
+      const int64_t block = std::min(left, kBlock);
+      const size_t done = step->hidden.size();
+      step->hidden.resize(done + static_cast<size_t>(block));
+      finite &= reader.Read(block, step->hidden.data() + done);
+      left -= block;
+    }
+    if (!finite && sequence.status.ok()) {
       const std::string which =
           step->kind == StepKind::kDecode ? absl::StrCat(" in the rows of sequences[", i, "]") : "";
       sequence.status = MakeError(
           Reason::kNotFinite,
           absl::StrCat("hidden.data has a NaN or an infinity", which, "; expected finite values"));
     }
-    source += elements * DTypeSize(dtype);
-    target += elements;
   }
-}
-
-void WriteTensor(const std::vector<float>& values, int64_t begin, int64_t rows, int64_t d_model,
-                 DType dtype, v1::Tensor* tensor) {
-  tensor->set_dtype(WireDtype(dtype));
-  tensor->add_shape(rows);
-  tensor->add_shape(d_model);
-  const int64_t elements = rows * d_model;
-  std::string* data = tensor->mutable_data();
-  data->resize(static_cast<size_t>(elements * DTypeSize(dtype)));
-  // An answer beyond f16's range is sent as infinity: the client chose the type.
-  kernels::FromFloat(dtype, values.data() + begin * d_model, elements, data->data());
-}
-
-void WritePrefill(const Step& step, int64_t d_model, DType dtype, v1::PrefillResponse* response) {
-  WritePrefillPart(step, d_model, dtype, 0, static_cast<int64_t>(step.output.size()) / d_model,
-                   response);
-}
-
-void WritePrefillPart(const Step& step, int64_t d_model, DType dtype, int64_t begin, int64_t rows,
-                      v1::PrefillResponse* response) {
-  response->set_output_position(step.output_position + begin);
-  response->set_length(step.sequences.front().length);
-  WriteTiming(step.timing, response->mutable_timing());
-  WriteTensor(step.output, begin, rows, d_model, dtype, response->mutable_output());
-}
-
-void WriteDecode(const Step& step, int64_t d_model, DType dtype, v1::DecodeResponse* response) {
-  for (const SequenceStep& sequence : step.sequences) {
-    v1::SequenceResult* result = response->add_results();
-    ToWireStatus(sequence.status, result->mutable_status());
-    result->set_length(sequence.length);
-  }
-  WriteTiming(step.timing, response->mutable_timing());
-  WriteTensor(step.output, 0, static_cast<int64_t>(step.output.size()) / d_model, d_model, dtype,
-              response->mutable_output());
 }
 
 void WriteSession(const SessionInfo& info, v1::Session* session) {

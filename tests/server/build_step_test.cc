@@ -6,18 +6,30 @@
 
 #include "core/error.h"
 #include "tests/server/service_fixture.h"
+#include "tests/server/wire_bytes.h"
 
 namespace attnd::server {
 namespace {
 
 class BuildStepTest : public ServiceFixture {
  protected:
+  absl::StatusOr<BuiltStep> Build(const Caller& caller, const v1::PrefillRequest& request,
+                                  AnswerForm form = AnswerForm::kOneMessage) {
+    TensorBytes hidden;
+    SetBytes(request.hidden(), &hidden);
+    return BuildPrefill(service_, caller, request, hidden, form);
+  }
+  absl::StatusOr<BuiltStep> Build(const Caller& caller, const v1::DecodeRequest& request) {
+    TensorBytes hidden;
+    SetBytes(request.hidden(), &hidden);
+    return BuildDecode(service_, caller, request, hidden);
+  }
   std::string PrefillText(const v1::PrefillRequest& request,
                           AnswerForm form = AnswerForm::kOneMessage) {
-    return Text(BuildPrefill(service_, NewCaller(), request, form).status());
+    return Text(Build(NewCaller(), request, form).status());
   }
   std::string DecodeText(const v1::DecodeRequest& request) {
-    return Text(BuildDecode(service_, NewCaller(), request).status());
+    return Text(Build(NewCaller(), request).status());
   }
   v1::DecodeRequest Decode(const std::vector<std::string>& ids, int64_t position) {
     v1::DecodeRequest request;
@@ -42,7 +54,7 @@ TEST_F(BuildStepTest, APrefillBecomesAStep) {
   request.set_expected_length(9);
   request.set_output_rows(v1::OUTPUT_ROWS_LAST);
   request.set_output_dtype(v1::DTYPE_BF16);
-  const auto built = BuildPrefill(service_, NewCaller(), request, AnswerForm::kOneMessage);
+  const auto built = Build(NewCaller(), request);
   ASSERT_TRUE(built.ok()) << built.status();
   const Step& step = *built->step;
   EXPECT_EQ(step.kind, StepKind::kPrefill);
@@ -86,18 +98,14 @@ TEST_F(BuildStepTest, AnotherTenantsSessionDoesNotExist) {
   const std::string id = engine_.Create();
   Caller caller = NewCaller();
   caller.tenant = "other";
-  EXPECT_EQ(
-      Text(BuildPrefill(service_, caller, Prefill(id, 0, 1), AnswerForm::kOneMessage).status()),
-      "NOT_FOUND SESSION_UNKNOWN");
+  EXPECT_EQ(Text(Build(caller, Prefill(id, 0, 1)).status()), "NOT_FOUND SESSION_UNKNOWN");
 }
 
 TEST_F(BuildStepTest, AnExpiredDeadlineIsNotQueued) {
   const std::string id = engine_.Create();
   Caller caller = NewCaller();
   caller.deadline = engine_.clock().Now();
-  EXPECT_EQ(
-      Text(BuildPrefill(service_, caller, Prefill(id, 0, 1), AnswerForm::kOneMessage).status()),
-      "DEADLINE_EXCEEDED STEP_TIMEOUT");
+  EXPECT_EQ(Text(Build(caller, Prefill(id, 0, 1)).status()), "DEADLINE_EXCEEDED STEP_TIMEOUT");
 }
 
 TEST_F(BuildStepTest, ADrainingServerServesARefusingOneDoesNot) {
@@ -138,7 +146,7 @@ TEST_F(BuildStepTest, SequencesOfADecodeFailAlone) {
   request.mutable_sequences(0)->set_num_tokens(2);
   *request.mutable_hidden() = Hidden(1, 5);
   Poison(request.mutable_hidden(), static_cast<size_t>(4 * d_model()));
-  const auto built = BuildDecode(service_, NewCaller(), request);
+  const auto built = Build(NewCaller(), request);
   ASSERT_TRUE(built.ok()) << built.status();
   const auto& sequences = built->step->sequences;
   EXPECT_EQ(Text(sequences[0].status), "OK");
@@ -162,12 +170,12 @@ TEST_F(BuildStepTest, AWholeDecodeFailsForItsBatch) {
 }
 
 TEST_F(BuildStepTest, WithoutASessionTheEngineIsNotAsked) {
-  auto same = BuildDecode(service_, NewCaller(), Decode({"nobody", "nothing"}, 0));
+  auto same = Build(NewCaller(), Decode({"nobody", "nothing"}, 0));
   ASSERT_TRUE(same.ok());
   same->step->done = [](std::unique_ptr<Step>) { FAIL() << "refused: it stays with the caller"; };
   EXPECT_EQ(Text(Submit(service_, std::move(same->step))), "NOT_FOUND SESSION_UNKNOWN");
 
-  auto mixed = BuildDecode(service_, NewCaller(), Decode({"nobody", "no thing"}, 0));
+  auto mixed = Build(NewCaller(), Decode({"nobody", "no thing"}, 0));
   ASSERT_TRUE(mixed.ok());
   std::unique_ptr<Step> answered;
   mixed->step->done = [&](std::unique_ptr<Step> step) { answered = std::move(step); };
@@ -182,14 +190,14 @@ TEST_F(BuildStepTest, AFailedSequenceStillTellsItsLength) {
   engine_.Run(engine_.Prefill(id, 0, 0, RandomRows(1, 4, d_model())));
   v1::DecodeRequest request = Decode({id, "nobody"}, 4);
   Poison(request.mutable_hidden(), 0);
-  const auto built = BuildDecode(service_, NewCaller(), request);
+  const auto built = Build(NewCaller(), request);
   ASSERT_TRUE(built.ok());
   EXPECT_EQ(built->step->sequences[0].length, 4);
 }
 
 TEST_F(BuildStepTest, TheShapeForLogsHasNoData) {
   const std::string id = engine_.Create();
-  const auto built = BuildPrefill(service_, NewCaller(), Prefill(id, 7, 3), AnswerForm::kParts);
+  const auto built = Build(NewCaller(), Prefill(id, 7, 3), AnswerForm::kParts);
   ASSERT_TRUE(built.ok());
   EXPECT_EQ(StepShapeText(*built->step), "prefill layer=0 sequences=1 rows=3 position=7");
 }

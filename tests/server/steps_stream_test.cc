@@ -161,6 +161,28 @@ TEST_F(StepsStreamTest, AStepWithoutAKindFailsAlone) {
   EXPECT_EQ(stream.responses()[1].status().code(), 0);
 }
 
+// What is owed is answered, then the stream ends; nothing behind the broken frame is read.
+TEST_F(StepsStreamTest, AnUnparsableFrameEndsTheStream) {
+  StartGrpc();
+  const std::string id = engine_.Create();
+  TestStream stream(channel_);
+  ASSERT_TRUE(stream.Send(Step(1, id, 0)));
+  v1::StepRequest broken;  // a session's id that is not UTF-8
+  broken.mutable_prefill()->set_session_id("\xff");
+  ASSERT_TRUE(stream.Send(broken));
+  stream.Send(Step(3, id, 1));
+  WaitFor([&] { return queued() == 1; });
+  RunEngineUntil([&] { return stream.ended(); });
+  ASSERT_EQ(stream.count(), 1U);
+  EXPECT_EQ(stream.responses()[0].status().code(), 0);
+  EXPECT_EQ(stream.Status(), "3 BAD_ARGUMENT");
+  EXPECT_EQ(Length(id), 1);
+  RunEngineUntil([&] { return service_.live_calls.load() == 0; });
+  EXPECT_NE(
+      Metrics().find("attnd_rpc_requests_total{code=\"INVALID_ARGUMENT\",method=\"Steps\"} 1\n"),
+      std::string::npos);
+}
+
 TEST_F(StepsStreamTest, CancelStepIdCancelsThatStepAndHasNoAnswer) {
   StartGrpc();
   const std::string id = engine_.Create();

@@ -72,6 +72,17 @@ TEST_F(UnaryCallTest, AnErrorCarriesItsReasonAndTheServersId) {
   EXPECT_EQ(early.server, "replica-7");
 }
 
+TEST_F(UnaryCallTest, BytesThatDoNotParseAreABadArgument) {
+  StartGrpc();
+  v1::PrefillRequest request = Prefill(engine_.Create(), 0, 1);
+  request.set_session_id("\xff");  // not UTF-8
+  const Result result = Call(request).get();
+  EXPECT_EQ(result.status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_NE(result.status.error_message().find("attnd.v1.PrefillRequest"), std::string::npos);
+  EXPECT_EQ(result.reason, "BAD_ARGUMENT");
+  EXPECT_EQ(result.server, "replica-7");
+}
+
 TEST_F(UnaryCallTest, AnExpiredCallIsNotComputed) {
   StartGrpc();
   const std::string id = engine_.Create();

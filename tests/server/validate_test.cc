@@ -27,6 +27,10 @@ v1::Tensor Tensor(v1::Dtype dtype, const std::vector<int64_t>& shape, size_t byt
   return tensor;
 }
 
+absl::StatusOr<int64_t> HiddenRows(const LayerPlan& plan, const v1::Tensor& tensor) {
+  return CheckHidden(plan, tensor, static_cast<int64_t>(tensor.data().size()));
+}
+
 TEST(ValidateTest, Layers) {
   const LayerPlan plan = Plan();
   EXPECT_TRUE(CheckLayer(plan, 0).ok());
@@ -39,9 +43,9 @@ TEST(ValidateTest, Layers) {
 TEST(ValidateTest, HiddenOfEveryDtype) {
   const LayerPlan plan = Plan();
   const auto d = static_cast<size_t>(plan.d_model);
-  EXPECT_EQ(*CheckHidden(plan, Tensor(v1::DTYPE_F32, {3, plan.d_model}, 12 * d)), 3);
-  EXPECT_EQ(*CheckHidden(plan, Tensor(v1::DTYPE_BF16, {1, plan.d_model}, 2 * d)), 1);
-  EXPECT_EQ(*CheckHidden(plan, Tensor(v1::DTYPE_F16, {5, plan.d_model}, 10 * d)), 5);
+  EXPECT_EQ(*HiddenRows(plan, Tensor(v1::DTYPE_F32, {3, plan.d_model}, 12 * d)), 3);
+  EXPECT_EQ(*HiddenRows(plan, Tensor(v1::DTYPE_BF16, {1, plan.d_model}, 2 * d)), 1);
+  EXPECT_EQ(*HiddenRows(plan, Tensor(v1::DTYPE_F16, {5, plan.d_model}, 10 * d)), 5);
 }
 
 TEST(ValidateTest, HiddenThatIsWrong) {
@@ -71,7 +75,7 @@ TEST(ValidateTest, HiddenThatIsWrong) {
       {Tensor(v1::DTYPE_F32, std::vector<int64_t>(10'000, 1), bytes), "1, ...]"},
   };
   for (const auto& c : cases) {
-    const absl::Status status = CheckHidden(plan, c.tensor).status();
+    const absl::Status status = HiddenRows(plan, c.tensor).status();
     EXPECT_EQ(ReasonText(status), "BAD_TENSOR") << c.message;
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.message));
     EXPECT_LT(status.message().size(), 300U);

@@ -1,0 +1,45 @@
+// Requests off the wire's slices: a tensor's bytes stay where they lie until the one copy that
+// converts and checks them.
+//
+// A message is walked along the way to its tensor's bytes (StepRequest, PrefillRequest or
+// DecodeRequest, `hidden`, `data`). All that lies beside it goes byte for byte to the generated
+// parser, so protobuf's rules stay protobuf's. A shape that the walk does not know (a field on the
+// way that comes twice, groups, field numbers above 15, a long field beside the way, lengths that
+// do not fit) goes to the generated parser as a whole: the same result, for two copies more.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "attnd/v1/attnd.pb.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
+
+namespace attnd::server {
+
+// The bytes of a tensor as they came: in pieces, of any length, not aligned.
+struct TensorBytes {
+  TensorBytes() = default;
+  TensorBytes(const TensorBytes&) = delete;
+  TensorBytes& operator=(const TensorBytes&) = delete;
+
+  std::vector<std::string_view> pieces;
+  int64_t size = 0;  // of all pieces together
+
+  // Where the pieces lie: in the message's slices, or in the generated parser's string.
+  std::vector<grpc::Slice> slices;
+  std::string parsed;
+};
+
+// The message in `bytes`, which are empty afterwards, without hidden.data, which is in `hidden`
+// instead; both are new. What the generated parser refuses is BAD_ARGUMENT. Believes no length:
+// nothing is allocated for bytes that are not there.
+absl::Status ParseRequest(grpc::ByteBuffer* bytes, v1::PrefillRequest* request,
+                          TensorBytes* hidden);
+absl::Status ParseRequest(grpc::ByteBuffer* bytes, v1::DecodeRequest* request, TensorBytes* hidden);
+absl::Status ParseRequest(grpc::ByteBuffer* bytes, v1::StepRequest* request, TensorBytes* hidden);
+
+}  // namespace attnd::server
