@@ -96,8 +96,8 @@ std::vector<Flag> ModelFlags(Config& c) {
        {},
        "auto"},
       {"Device", "isa", kText, &c.isa,
-       "Instruction set of the kernels. best takes the widest that the machine has; a name forces "
-       "one, for comparisons."},
+       "Instruction set of the kernels. best takes the widest that the machine has; a name (avx3, "
+       "avx2, sse4, neon, scalar) forces one, for comparisons."},
   };
 }
 

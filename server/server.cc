@@ -66,7 +66,8 @@ absl::Status Server::Start(const Log::Fields& settings) {
   grpc_->SetHealthy(true);
   log_.Info("ready", {{"grpc", grpc_->addresses()},
                       {"http", http_ == nullptr ? "" : http_->address()},
-                      {"server_id", service_.server_id}});
+                      {"server_id", service_.server_id},
+                      {"device", service_.model.device()}});
   return absl::OkStatus();
 }
 

@@ -62,6 +62,10 @@ template <int kRows, int kVectors>
 struct RegisterTile {
   V v[kRows * kVectors];
 
+  // An implicit one would be compiled without this set's attributes, and Highway's constructor of a
+  // NEON vector cannot be inlined there.
+  HWY_INLINE RegisterTile() {}
+
   HWY_INLINE void Clear() { ClearAll(std::make_index_sequence<kRows * kVectors>()); }
 
   template <typename A, typename B>

@@ -7,6 +7,11 @@
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #endif
+// The plain fallback also where the compiler's own baseline is better (aarch64): Highway's NEON
+// wants AES, which not every such machine has.
+#ifndef HWY_COMPILE_ALL_ATTAINABLE
+#define HWY_COMPILE_ALL_ATTAINABLE
+#endif
 // clang-format off: foreach_target.h re-includes this file and must come first.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"

@@ -1,11 +1,12 @@
 // The golden cases through the real server: every model, every storage type, many splits, by
-// Prefill, Decode and Steps in turn, in every type of the wire.
+// Prefill, Decode and Steps in turn, in every type of the wire; and with every --isa.
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <random>
 
 #include "core/model_config.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/integration/wire_client.h"
 #include "tests/support/golden.h"
 #include "tests/support/splits.h"
@@ -98,6 +99,7 @@ struct Storage {
   std::string flag;  // --weight_dtype and --cache_dtype
   v1::Dtype wire;
   std::string name;
+  std::string isa = "best";
 };
 
 class GoldenOverGrpcTest : public testing::TestWithParam<std::tuple<std::string, Storage>> {};
@@ -113,7 +115,11 @@ TEST_P(GoldenOverGrpcTest, EverySplitGivesTheGoldenAnswers) {
   ASSERT_TRUE(cases.ok()) << cases.status();
   ReadyServer server({"--model=" + dir + "/model.yaml", "--weights=" + dir + "/model.safetensors",
                       "--weight_dtype=" + storage.flag, "--cache_dtype=" + storage.flag,
-                      "--prefill_chunk_rows=200", "--kv_cache_bytes=256MiB"});
+                      "--isa=" + storage.isa, "--prefill_chunk_rows=200",
+                      "--kv_cache_bytes=256MiB"});
+  if (storage.isa != "best") {
+    EXPECT_EQ(server.Ready("device"), "cpu:" + storage.isa);
+  }
   Wire wire(server.grpc());
 
   const auto seed = static_cast<uint32_t>(std::random_device{}());
@@ -138,6 +144,10 @@ TEST_P(GoldenOverGrpcTest, EverySplitGivesTheGoldenAnswers) {
   EXPECT_EQ(wire.Stats().kv_cache_used_bytes(), 0);
 }
 
+std::string NameOf(const testing::TestParamInfo<std::tuple<std::string, Storage>>& instance) {
+  return std::get<0>(instance.param) + "_" + std::get<1>(instance.param).name;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, GoldenOverGrpcTest,
     testing::Combine(testing::ValuesIn(GoldenModels()),
@@ -146,9 +156,23 @@ INSTANTIATE_TEST_SUITE_P(
                                      Storage{"f16", v1::DTYPE_F32, "f16"},
                                      Storage{"f32", v1::DTYPE_BF16, "f32_wire_bf16"},
                                      Storage{"f32", v1::DTYPE_F16, "f32_wire_f16"})),
-    [](const auto& instance) {
-      return std::get<0>(instance.param) + "_" + std::get<1>(instance.param).name;
-    });
+    NameOf);
+
+// In process every model runs on every instruction set: forward_pass_test.cc.
+std::vector<Storage> Isas() {
+  std::vector<Storage> all;
+  for (const std::string& isa : kernels::CpuIsas()) {
+    for (const std::string dtype : {"f32", "bf16", "f16"}) {
+      all.push_back({dtype, v1::DTYPE_F32, dtype + "_" + isa, isa});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, GoldenOverGrpcTest,
+                         testing::Combine(testing::Values("odd", "mqa_yarn"),
+                                          testing::ValuesIn(Isas())),
+                         NameOf);
 
 }  // namespace
 }  // namespace attnd

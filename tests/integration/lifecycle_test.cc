@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/tiny_server.h"
 #include "tests/support/golden.h"
@@ -35,6 +36,17 @@ TEST(LifecycleTest, TheReadyLineIsAllOfStdout) {
   server.Signal(SIGTERM);
   EXPECT_EQ(server.WaitExit(), 0);
   EXPECT_EQ(server.Stdout(), server.ready_line() + "\n") << "and nothing more at the end";
+}
+
+TEST(LifecycleTest, EveryInstructionSetServesUnderItsName) {
+  for (const std::string& isa : kernels::CpuIsas()) {
+    ReadyServer server(TinyFlags({"--isa=" + isa}));
+    EXPECT_EQ(server.Ready("device"), "cpu:" + isa);
+    EXPECT_THAT(server.Stderr(), HasSubstr(" device=cpu:" + isa + "\n")) << "logged too";
+    Wire wire(server.grpc());
+    EXPECT_EQ(wire.Model().device(), "cpu:" + isa);
+    EXPECT_EQ(wire.Prefill(wire.Create(), 0, 0, TinyRows(1, 2)).size(), 128u);
+  }
 }
 
 TEST(LifecycleTest, SeveralAddressesAndAUnixSocket) {
@@ -122,6 +134,19 @@ void ExpectRefused(const std::vector<std::string>& flags, const std::vector<std:
   }
 }
 
+#if defined(__x86_64__)
+constexpr const char* kForeignIsa = "neon";
+#else
+constexpr const char* kForeignIsa = "avx2";
+#endif
+
+// The flag, its value, and every name that would have served.
+std::vector<std::string> IsaWords(const std::string& isa) {
+  std::vector<std::string> words = kernels::CpuIsas();
+  words.insert(words.end(), {"--isa=" + isa, "best"});
+  return words;
+}
+
 TEST_P(BadStartTest, OneLineAndExitCode2) { ExpectRefused(GetParam().flags, GetParam().words); }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -149,7 +174,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadStart{"NotOurAddress",
                  {"--model=builtin:apex1-tiny", "--listen=203.0.113.9:0"},
                  {"203.0.113.9"}},
-        BadStart{"BadIsa", {"--model=builtin:apex1-tiny", "--isa=z80"}, {"z80"}},
+        BadStart{"BadIsa", {"--model=builtin:apex1-tiny", "--isa=z80"}, IsaWords("z80")},
+        BadStart{"IsaOfAnotherMachine",
+                 {"--model=builtin:apex1-tiny", std::string("--isa=") + kForeignIsa},
+                 IsaWords(kForeignIsa)},
         BadStart{"NoFlagfile", {"--flagfile=/no/flags"}, {"/no/flags"}},
         BadStart{"Positional", {"model.yaml"}, {"model.yaml"}}),
     [](const auto& instance) { return instance.param.name; });

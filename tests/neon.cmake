@@ -1,0 +1,16 @@
+# For tests/neon: Debian's cross compiler, the arm64 packages unpacked in ATTND_SYSROOT, and qemu
+# for whatever the build itself has to run.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ATTND_SYSROOT)
+set(CMAKE_SYSROOT ${ATTND_SYSROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L ${ATTND_SYSROOT})
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${ATTND_SYSROOT})
+set(ENV{PKG_CONFIG_LIBDIR}
+    ${ATTND_SYSROOT}/usr/lib/aarch64-linux-gnu/pkgconfig:${ATTND_SYSROOT}/usr/share/pkgconfig)
