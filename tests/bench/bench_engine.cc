@@ -128,6 +128,7 @@ void AddAll(const Setting& s) {
   }
   prefill("large_prefill_local/512", large, 0, 512);
   prefill("large_prefill_global/512", large, kGlobalLayer, 512);
+  // 64 is also what 4 steps of 16 make of a queue: one batch (bench_stream has them come by wire).
   for (const int64_t sessions : {1, 16, 64}) {
     decode("medium_decode/" + std::to_string(sessions), medium, 0, sessions, 64);
   }

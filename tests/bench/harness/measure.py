@@ -21,7 +21,7 @@ class Bench:
         self.bin = build / "bin"
         self.rounds = rounds
         self.peer_python = peer_python
-        self._isa = isa
+        self.isa = isa
         self._peers = {}
         if not (self.bin / "bench_kernels").exists():
             raise BenchError(f"{self.bin}/bench_kernels is missing: build it (cmake --build {build})")
@@ -44,8 +44,8 @@ class Bench:
             f"--benchmark_repetitions={self.rounds}", "--benchmark_min_time=0.2",
             "--benchmark_enable_random_interleaving=true",
         ]  # fmt: skip
-        if self._isa:
-            arguments.insert(0, f"--isa={self._isa}")
+        if self.isa:
+            arguments.insert(0, f"--isa={self.isa}")
         found = {}
         for run in json.loads(self.run(program, *arguments))["benchmarks"]:
             if run["run_type"] == "iteration":
@@ -62,6 +62,14 @@ class Bench:
         if missing:
             raise BenchError(f"{program} knows no {', '.join(missing)}")
         return result
+
+    def once(self, program, name, threads=1):
+        """The figures of one benchmark, taken once."""
+        rounds, self.rounds = self.rounds, 1
+        try:
+            return self.medians(program, [name], threads)[name]
+        finally:
+            self.rounds = rounds
 
     def peer(self, script, case, threads=1):
         """Median ms of a case of a script in peers/, or None when its library is not there."""
@@ -104,5 +112,5 @@ class Bench:
                     break
         except OSError:
             pass
-        isa = self._isa or self.run("bench_ceilings", "--isa").strip()
+        isa = self.isa or self.run("bench_ceilings", "--isa").strip()
         return {"cpu": model, "cores": os.cpu_count(), "isa": isa, "system": platform.system()}

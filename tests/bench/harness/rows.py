@@ -3,7 +3,10 @@
 import dataclasses
 from typing import Callable
 
+from . import server_rows
+
 GIGA = 1e9
+REACH = 0.9  # of a roofline; no kernel gets more
 
 
 @dataclasses.dataclass
@@ -55,8 +58,8 @@ def share_of(program, name, least, threads=1, roof=None):
 
 
 def faster_than(script, case, program, name, least, who, threads=1):
-    """At least `least` times as fast as a peer, in turns. Where even the machine's peak would not
-    be, the row says so and asks for 60 % of the peak."""
+    """At least `least` times as fast as a peer, in turns. Where that is more than the machine can
+    give, the row says so and asks for 60 % of the roofline instead."""
 
     def measure(bench):
         figures, theirs = bench.against(script, case, program, name, threads)
@@ -68,10 +71,9 @@ def faster_than(script, case, program, name, least, who, threads=1):
         share, _, ceiling = roofline(figures, name)
         found = {"measured": f"{figures[name]['ms']:.2f} ms, {who} {theirs:.2f} ms", "ceiling": ceiling,
                  "share": f"{ratio:.1f} x", "budget": budget, "value": ratio}  # fmt: skip
-        most = ratio / share
-        if most < least:
-            found["note"] = (f"{who} takes {percent(1 / most)} of the roofline here: no kernel can be "
-                             f"{least:g} times as fast; ours is at {percent(share)} of it")  # fmt: skip
+        if least * share / ratio > REACH:
+            found["note"] = (f"{who} is at {percent(share / ratio)} of the roofline here: {least:g} times as fast "
+                             f"would be {percent(least * share / ratio)}; ours is at {percent(share)}")  # fmt: skip
             return {**found, "verdict": "out of reach" if share >= 0.6 else "MISSED"}
         return {**found, "ok": ratio >= least}
 
@@ -179,4 +181,9 @@ ROWS = [
         KERNELS, "openblas_sgemm/512", "projection/512/f32", least=0.9, what="sgemm")),
     Row("batching", "16 sessions of 64 tokens in a Decode against one, medium", ratio_of(
         ENGINE, "medium_decode/16", "medium_decode/1", most=0.35, per=(16, 1), what="a token")),
+    Row("wire_decode", "one row on tiny: a call's time beyond computing", server_rows.wire("decode", "apex1-tiny", 2000, 1.15)),
+    Row("wire_prefill", "1 MiB (512 rows) on small: likewise", server_rows.wire("prefill", "apex1-small", 200, 0.6)),
+    Row("throughput", "64 sessions on one stream, medium", server_rows.throughput(0.85)),
+    Row("memory", "1,000 idle sessions of 64 rows in every layer, small", server_rows.memory(1000, 64)),
+    Row("start", "small: from exec to the ready line", server_rows.start(2)),
 ]  # fmt: skip
