@@ -131,7 +131,7 @@ struct Prefetcher {
 
 // Steps of the depth between prefetches: more at a time fill the queue of outstanding misses, and
 // the arithmetic waits for its own.
-inline constexpr int64_t kPrefetchDepth = 32;
+inline constexpr int64_t kPrefetchDepth = 8;
 
 template <typename A, typename B, typename Tile>
 HWY_INLINE void AccumulateAndPrefetch(const A& a, const B& b, int64_t depth, Prefetcher* prefetch,

@@ -35,10 +35,10 @@ X86 = Machine(
     spill=r"^v?mov\w+ %[xyz]mm\d+,[^%]*\(%r[sb]p",
     multiply=r"^v?mulps ",
     wide={
-        "AVX3": Isa(r"^vf.*%zmm", 24, 0),
-        # 16 registers are too few for tiles of 1 to 3 rows with 12 accumulators and as many as 8
-        # widened columns: three are stored and loaded again.
-        "AVX2": Isa(r"^vf.*%ymm", 12, 3),
+        # Small tiles, 1 to 4 rows, keep four vectors on the stack between their steps of 8; with
+        # 16 registers, also for 12 accumulators and as many as 8 widened columns.
+        "AVX3": Isa(r"^vf.*%zmm", 24, 4),
+        "AVX2": Isa(r"^vf.*%ymm", 12, 4),
     },
     # In AVX2: zmm, registers from 16 on and masks are AVX-512.
     banned={"AVX3": r"%tmm", "AVX2": r"%zmm|%[xy]mm(1[6-9]|2\d|3[01])|%k[0-7]", "SSE4": VEX,
