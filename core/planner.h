@@ -28,7 +28,8 @@ double GlobalDecodeFlop(const ModelConfig& config, int64_t n);
 // of the plan; the cheaper form on global layers.
 double ChunkFlop(const LayerPlan& plan, LayerKind kind, int64_t position, int64_t rows);
 
-// True when `rows` query rows over `keys` keys of a global layer are cheaper in the absorbed form.
+// True when `rows` query rows over `keys` keys of a global layer take less time in the absorbed
+// form: its FLOP against those of the expanded form, weighted by what each was measured to reach.
 bool PreferAbsorbed(const kernels::GlobalShape& shape, int64_t rows, int64_t keys);
 
 }  // namespace attnd

@@ -1,14 +1,18 @@
 // The CPU backend's operations alone, and what OpenBLAS does with the same work. Flags: harness.h.
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "kernels/convert.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/worker_pool.h"
 #include "tests/bench/harness.h"
 #include "tests/bench/kernel_cases.h"
 #ifdef ATTND_OPENBLAS
@@ -180,21 +184,46 @@ void AddGlobal(const Setting& s, const std::string& dtype_name, DType dtype) {
   add("decode/32768", kApex, {{32767, 1, 0}});
   add("decode_shared_rope/4096", kDeepSeek, {{4095, 1, 0}});
   add("decode_ragged", kApex, Ragged(0));
-  for (const int64_t rows : {4, 8, 16, 32}) {
+  for (const int64_t rows : {4, 8, 12, 16, 32}) {
     add("rows/" + std::to_string(rows) + "x4096", kApex, {{4096 - rows, rows, 0}});
   }
   const auto expanded = [&](const std::string& name, std::vector<Span> spans) {
     Add(s, "expanded_" + name + "/" + dtype_name,
         [=](benchmark::State& state) { ExpandedAttention(state, s, kApex, dtype, spans); });
   };
-  for (const int64_t rows : {1, 4, 8, 16, 32}) {
+  for (const int64_t rows : {1, 4, 8, 12, 16, 32}) {
     expanded("rows/" + std::to_string(rows) + "x4096", {{4096 - rows, rows, 0}});
   }
   expanded("prefill/512x1024", {{512, 512, 0}});
   expanded("prefill/2048", {{0, 2048, 0}});
 }
 
+// What it costs to have two threads do nothing: right after the last call, and once the worker
+// sleeps.
+void HandOver(benchmark::State& state, bool asleep) {
+  kernels::WorkerPool pool(2);
+  for (auto _ : state) {
+    if (asleep) {
+      state.PauseTiming();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      state.ResumeTiming();
+    }
+    std::atomic<int> arrived{0};
+    pool.ParallelFor(2, [&](int64_t, int) {
+      arrived.fetch_add(1);
+      while (arrived.load() < 2) {  // both threads must come
+      }
+    });
+  }
+}
+
 void AddAll(const Setting& s) {
+  for (const bool asleep : {false, true}) {
+    benchmark::RegisterBenchmark(asleep ? "pool_handover/asleep" : "pool_handover/spinning",
+                                 [=](benchmark::State& state) { HandOver(state, asleep); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+  }
   for (const auto& [name, dtype] : kDTypes) {
     AddLocal(s, name, dtype);
     AddGlobal(s, name, dtype);

@@ -126,6 +126,15 @@ def cheaper_form(rows, least=0.55):
     return measure
 
 
+def hand_over(bench):
+    """Not judged: what a second thread costs."""
+    names = ["pool_handover/spinning", "pool_handover/asleep"]
+    figures = bench.medians(KERNELS, names, threads=2)
+    spinning, asleep = (1e3 * figures[name]["ms"] for name in names)
+    return {"measured": f"{spinning:.1f} us", "ceiling": f"asleep {asleep:.0f} us", "verdict": "for information",
+            "value": spinning}  # fmt: skip
+
+
 KERNELS, ENGINE = "bench_kernels", "bench_engine"
 
 
@@ -181,6 +190,7 @@ ROWS = [
         KERNELS, "openblas_sgemm/512", "projection/512/f32", least=0.9, what="sgemm")),
     Row("batching", "16 sessions of 64 tokens in a Decode against one, medium", ratio_of(
         ENGINE, "medium_decode/16", "medium_decode/1", most=0.35, per=(16, 1), what="a token")),
+    Row("pool_handover", "an operation of nothing on two threads, in a row and after a pause", hand_over),
     Row("wire_decode", "one row on tiny: a call's time beyond computing", server_rows.wire("decode", "apex1-tiny", 2000, 1.15)),
     Row("wire_prefill", "1 MiB (512 rows) on small: likewise", server_rows.wire("prefill", "apex1-small", 200, 0.6)),
     Row("throughput", "64 sessions on one stream, medium", server_rows.throughput(0.85)),
