@@ -1,0 +1,79 @@
+"""The judgements of the harness, on figures that a fake bench makes up."""
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from harness import rows, table  # noqa: E402
+
+CEILINGS = {"ceiling_fma": {"ms": 1, "flop": 100e9}, "ceiling_read": {"ms": 1, "bytes": 20e9}}
+
+
+class FakeBench:
+    rounds = 1
+
+    def __init__(self, figures, peer=None):
+        self.figures = {**CEILINGS, **figures}
+        self.peer = peer
+
+    def medians(self, _program, _names, _threads=1):
+        return self.figures
+
+    def against(self, *_):
+        return self.figures, self.peer
+
+
+def case(ms, flop, read=1e9):
+    return {"case": {"ms": ms, "flop": flop, "bytes": read}}
+
+
+def verdict(measure, bench):
+    return rows.Row("row", "what", measure).result(bench)
+
+
+@pytest.mark.parametrize("flop, read, share, expected", [
+    (70e9, 1e9, "70 %", "ok"), (59e9, 1e9, "59 %", "MISSED"), (1e9, 15e9, "75 %", "ok")])  # fmt: skip
+def test_a_share_is_of_the_nearer_roof(flop, read, share, expected):
+    found = verdict(rows.share_of("program", "case", 0.6), FakeBench(case(1, flop, read)))
+    assert (found["share"], found["verdict"]) == (share, expected)
+
+
+def test_a_named_roof_is_taken():
+    found = verdict(rows.share_of("program", "case", 0.6, roof="peak"), FakeBench(case(1, 10e9, 19e9)))
+    assert (found["share"], found["verdict"]) == ("10 %", "MISSED")
+
+
+@pytest.mark.parametrize("peer, flop, expected", [
+    (6.0, 50e9, "ok"),  # six times as fast
+    (2.0, 20e9, "MISSED"),  # three times as fast would be 30 % of the peak
+    (2.0, 70e9, "out of reach"),  # 105 %
+    (2.0, 50e9, "MISSED"),  # 75 %: within reach
+    (None, 50e9, "not measured"),
+])  # fmt: skip
+def test_a_peer_is_beaten_where_the_machine_lets_it(peer, flop, expected):
+    measure = rows.faster_than("script", "case", "program", "case", 3, "Peer")
+    assert verdict(measure, FakeBench(case(1.0, flop), peer))["verdict"] == expected
+
+
+def test_a_ratio_is_by_the_unit():
+    figures = {"many": {"ms": 4.0, "flop": 1, "bytes": 1}, "one": {"ms": 1.0, "flop": 1, "bytes": 1}}
+    measure = rows.ratio_of("program", "many", "one", most=0.35, per=(16, 1))
+    assert verdict(measure, FakeBench(figures)) | {"share": "0.25 x", "verdict": "ok"} == verdict(
+        measure, FakeBench(figures))  # fmt: skip
+
+
+def test_the_table_has_a_line_a_row_and_the_notes():
+    machine = {"cpu": "CPU", "cores": 2, "isa": "avx2"}
+    results = [{"name": "first", "verdict": "ok", "note": "why"}, {"name": "second", "verdict": "MISSED"}]
+    lines = table.text(machine, results).splitlines()
+    assert lines[0] == "CPU, 2 cores, avx2"
+    assert [line.split()[0] for line in lines[4:6]] == ["first", "second"]
+    assert lines[-1] == "first: why"
+
+
+def test_names_of_rows_are_unique():
+    names = [row.name for row in rows.ROWS]
+    assert len(names) == len(set(names))
