@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/layer_weights.h"
+#include "core/planner.h"
 #include "kernels/check.h"
 
 namespace attnd {
@@ -120,6 +121,11 @@ EngineStats Engine::stats() const {
 }
 
 bool Engine::RunOnce() {
+  std::unique_lock<std::mutex> lock(running_);
+  return RunAndAnswer(&lock);
+}
+
+bool Engine::RunAndAnswer(std::unique_lock<std::mutex>* lock) {
   bool active = false;
   if (sessions_->next_expiry() <= clock_.Now()) {
     active = sessions_->ReapExpired() > 0;
@@ -127,25 +133,31 @@ bool Engine::RunOnce() {
   const std::vector<WorkItem*> batch = scheduler_->NextBatch();
   if (!batch.empty()) {
     active = true;
-    int64_t rows = 0;
-    for (const WorkItem* item : batch) {
-      rows += item->is_rewind() ? 0 : item->chunk().rows();
-    }
-    running_rows_.store(rows, std::memory_order_relaxed);
-    const BatchReport report = executor_->Run(batch);
-    running_rows_.store(0, std::memory_order_relaxed);
-    if (report.rows() > 0 && on_batch_) {
-      on_batch_(report);
-    }
-    scheduler_->Return(batch);
+    RunBatch(batch);
   }
-  for (std::unique_ptr<Step>& step : scheduler_->TakeFinished()) {
-    active = true;
+  std::vector<std::unique_ptr<Step>> finished = scheduler_->TakeFinished();
+  active = active || !finished.empty();
+  TrimPool(!active);
+  lock->unlock();
+  for (std::unique_ptr<Step>& step : finished) {
     const auto done = std::move(step->done);
     done(std::move(step));
   }
-  TrimPool(!active);
   return active;
+}
+
+void Engine::RunBatch(const std::vector<WorkItem*>& batch) {
+  int64_t rows = 0;
+  for (const WorkItem* item : batch) {
+    rows += item->is_rewind() ? 0 : item->chunk().rows();
+  }
+  running_rows_.store(rows, std::memory_order_relaxed);
+  const BatchReport report = executor_->Run(batch);
+  running_rows_.store(0, std::memory_order_relaxed);
+  if (report.rows() > 0 && on_batch_) {
+    on_batch_(report);
+  }
+  scheduler_->Return(batch);
 }
 
 void Engine::TrimPool(bool idle) {
@@ -156,7 +168,38 @@ void Engine::TrimPool(bool idle) {
   }
 }
 
+bool Engine::IsSmall(const Step& step) const {
+  constexpr double kSmallFlop = 5e6;
+  double flop = 0;
+  for (const SequenceStep& part : step.sequences) {
+    if (step.kind != StepKind::kRewind && part.status.ok()) {
+      const LayerKind kind = plan_.layers[static_cast<size_t>(step.layer)];
+      flop += ChunkFlop(plan_, kind, part.position, part.rows);
+    }
+  }
+  return flop <= kSmallFlop;
+}
+
+absl::Status Engine::EnqueueOrRun(std::unique_ptr<Step>* step) {
+  if (!started_.load() || !IsSmall(**step)) {
+    return Enqueue(step);
+  }
+  std::unique_lock<std::mutex> lock(running_, std::try_to_lock);
+  if (!lock.owns_lock() || scheduler_->active_steps() > 0) {
+    return Enqueue(step);
+  }
+  if (absl::Status status = scheduler_->Enqueue(step, /*wake=*/false); !status.ok()) {
+    return status;
+  }
+  RunAndAnswer(&lock);
+  if (scheduler_->active_steps() > 0) {
+    scheduler_->Wake();
+  }
+  return absl::OkStatus();
+}
+
 void Engine::Start() {
+  started_.store(true);
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -184,6 +227,7 @@ void Engine::Stop() {
   if (scheduler_ == nullptr) {
     return;  // it could not be built
   }
+  started_.store(false);
   scheduler_->Stop();
   stop_.store(true);
   if (thread_.joinable()) {

@@ -36,7 +36,7 @@ absl::Status Scheduler::CheckRoom() const {
   return Room();
 }
 
-absl::Status Scheduler::Enqueue(std::unique_ptr<Step>* step) {
+absl::Status Scheduler::Enqueue(std::unique_ptr<Step>* step, bool wake) {
   const auto active = std::make_shared<ActiveStep>();
   std::vector<std::unique_ptr<WorkItem>> items;
   Step& s = **step;
@@ -67,7 +67,9 @@ absl::Status Scheduler::Enqueue(std::unique_ptr<Step>* step) {
   ++active_;
   if (items.empty()) {
     finished_.push_back(std::move(active->step));
-    wake_.notify_one();
+    if (wake) {
+      wake_.notify_one();
+    }
     return absl::OkStatus();
   }
   ++queued_;
@@ -84,7 +86,9 @@ absl::Status Scheduler::Enqueue(std::unique_ptr<Step>* step) {
       ready_.push_back(pointer);
     }
   }
-  wake_.notify_one();
+  if (wake) {
+    wake_.notify_one();
+  }
   return absl::OkStatus();
 }
 
@@ -230,6 +234,11 @@ void Scheduler::Wait(MonotonicNs deadline) {
                        std::chrono::steady_clock::time_point(std::chrono::nanoseconds(until)));
     }
   }
+}
+
+void Scheduler::Wake() {
+  std::lock_guard lock(mutex_);
+  wake_.notify_one();
 }
 
 void Scheduler::Poke() {

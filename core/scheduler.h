@@ -37,8 +37,9 @@ class Scheduler {
   // they prepare one.
   absl::Status CheckRoom() const;
 
-  // QUEUE_FULL or DRAINING leave the step with the caller.
-  absl::Status Enqueue(std::unique_ptr<Step>* step);
+  // QUEUE_FULL or DRAINING leave the step with the caller. Without `wake` the caller sees to it
+  // that somebody runs it.
+  absl::Status Enqueue(std::unique_ptr<Step>* step, bool wake = true);
 
   // The parts that run next, all of one layer. Before, fails what has expired, was cancelled or
   // lost its session. They are out of the queue until Return().
@@ -50,6 +51,8 @@ class Scheduler {
 
   // Blocks until there is something to do, `deadline`, or Poke(). With the system's clock only.
   void Wait(MonotonicNs deadline);
+  // Wakes Wait(), which looks for something to do.
+  void Wake();
   // Wakes Wait(), and has all queued parts looked at for cancellation, expiry and lost sessions.
   void Poke();
 

@@ -49,7 +49,8 @@ struct Step {
   MonotonicNs deadline = kNever;
   // Set from any thread; looked at before a step starts and between its chunks.
   std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
-  // Called exactly once, from the engine's thread, with no lock held; must not block or throw.
+  // Called exactly once, from the engine's thread or within EnqueueOrRun(), with no lock held;
+  // must not block or throw.
   std::function<void(std::unique_ptr<Step>)> done;
 
   // Filled by the engine. Output of a Decode: [sum of rows][d_model], rows of a failed sequence

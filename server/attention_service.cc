@@ -38,7 +38,7 @@ absl::Status Run(ServiceContext& service, UnaryCall* call, absl::StatusOr<BuiltS
     });
     call->Answer(status, StepShapeText(*step));
   };
-  return Submit(service, std::move(built->step));
+  return Submit(service, std::move(built->step), /*may_run=*/true);
 }
 
 }  // namespace

@@ -180,11 +180,11 @@ absl::StatusOr<std::unique_ptr<Step>> BuildRewind(const ServiceContext& service,
   return step;
 }
 
-absl::Status Submit(const ServiceContext& service, std::unique_ptr<Step> step) {
+absl::Status Submit(const ServiceContext& service, std::unique_ptr<Step> step, bool may_run) {
   const bool any = std::any_of(step->sequences.begin(), step->sequences.end(),
                                [](const SequenceStep& s) { return s.session != nullptr; });
   if (any) {
-    return service.engine->Enqueue(&step);
+    return may_run ? service.engine->EnqueueOrRun(&step) : service.engine->Enqueue(&step);
   }
   if (absl::Status status = step->Outcome(); !status.ok()) {
     return status;

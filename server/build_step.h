@@ -36,7 +36,10 @@ absl::StatusOr<std::unique_ptr<Step>> BuildRewind(const ServiceContext& service,
 
 // Hands the step to the engine; OK: step->done is or has been called exactly once. A step none of
 // whose sessions exists is answered here.
-absl::Status Submit(const ServiceContext& service, std::unique_ptr<Step> step);
+// With `may_run` a small step may run before this returns: not for callers that hold a lock which
+// step->done takes.
+absl::Status Submit(const ServiceContext& service, std::unique_ptr<Step> step,
+                    bool may_run = false);
 
 // Counts a step that came back: its times, and the refusals among a Decode's sequences when the
 // call itself went well.

@@ -71,7 +71,8 @@ class EngineThreadsTest : public testing::Test {
     Waiter waiter;
     step->done = waiter.Callback();
     const auto cancelled = step->cancelled;
-    EXPECT_TRUE(engine_->Enqueue(&step).ok());
+    const bool may_run = position % 2 == 0;
+    EXPECT_TRUE((may_run ? engine_->EnqueueOrRun(&step) : engine_->Enqueue(&step)).ok());
     if (cancel) {
       cancelled->store(true);
       engine_->Poke();
