@@ -46,21 +46,26 @@ float* OutputRow(const WorkItem& item, int64_t position, int64_t d_model) {
 
 }  // namespace
 
-bool IsAbsorbed(const WorkItem& item, const LayerPlan& plan) {
+MlaForm FormOf(const WorkItem& item, const LayerPlan& plan) {
   const Chunk& chunk = item.chunk();
+  if (item.draft->shadow_fill.end >= chunk.append_end && chunk.append_end > 0) {
+    return MlaForm::kShadow;
+  }
   const int64_t rows = chunk.query_end - chunk.query_begin;
   const int64_t keys =
       Visible(LayerKind::kGlobal, chunk.query_end - 1, item.draft->rules.prefix, 0).hi;
-  return rows > 0 && PreferAbsorbed(plan.global.shape, rows, keys);
+  return rows > 0 && PreferAbsorbed(plan.global.shape, rows, keys) ? MlaForm::kAbsorbed
+                                                                   : MlaForm::kExpanded;
 }
 
 BatchBuffers::BatchBuffers(const LayerPlan& plan, int64_t max_rows, DType cache_dtype,
-                           uint8_t* pool, int64_t held_row_bytes)
+                           uint8_t* pool, int64_t held_row_bytes, uint8_t* shadow)
     : plan_(plan),
       max_rows_(max_rows),
       cache_dtype_(cache_dtype),
       pool_(pool),
       held_row_bytes_(held_row_bytes),
+      shadow_(shadow),
       local_rope_(plan.local.rope, plan.max_seq_len),
       global_rope_(plan.global.rope, plan.max_seq_len) {}
 
@@ -76,6 +81,12 @@ void BatchBuffers::Count(Workspace* workspace) {
   workspace->Add("pages of appended rows", max_rows_, &page_);
   workspace->Add("slots of appended rows", max_rows_, &slot_);
   workspace->Add("finiteness of appended rows", max_rows_, &not_finite_);
+  if (shadow_ != nullptr) {
+    const int64_t rows = kShadowFillRows + max_rows_;
+    workspace->Add("pages of rows to decompress", rows, &fill_page_);
+    workspace->Add("shadow pages of rows to decompress", rows, &fill_shadow_page_);
+    workspace->Add("slots of rows to decompress", rows, &fill_slot_);
+  }
 }
 
 LayerBatch BatchBuffers::Gather(const std::vector<WorkItem*>& items, LayerKind kind,
@@ -83,6 +94,9 @@ LayerBatch BatchBuffers::Gather(const std::vector<WorkItem*>& items, LayerKind k
   LayerBatch batch;
   GatherAppend(items, kind, backend, &batch);
   GatherQuery(items, kind, backend, &batch);
+  if (shadow_ != nullptr && kind == LayerKind::kGlobal) {
+    GatherFill(items, backend, &batch);
+  }
   batch.output = output_;
   return batch;
 }
@@ -175,9 +189,15 @@ void BatchBuffers::GatherQuery(const std::vector<WorkItem*>& items, LayerKind ki
     const auto rows = static_cast<int64_t>(positions_.size()) - begin;
     if (rows > 0) {
       sequences_.push_back({cache.main.offsets().data(), cache.first_page, begin, rows});
-      if (kind == LayerKind::kGlobal && IsAbsorbed(*item, plan_)) {
-        Check(batch->absorbed_rows == begin, "absorbed parts come first");
-        batch->absorbed_rows = begin + rows;
+      const MlaForm form = kind == LayerKind::kGlobal ? FormOf(*item, plan_) : MlaForm::kExpanded;
+      if (form == MlaForm::kShadow) {
+        Check(batch->shadow_end == begin, "parts with shadows come first");
+        sequences_.back().pages = cache.shadow->pages().data();
+        batch->shadow_end = begin + rows;
+      }
+      if (form != MlaForm::kExpanded) {
+        Check(batch->absorbed_end == begin, "absorbed parts come before expanded ones");
+        batch->absorbed_end = begin + rows;
       }
     }
   }
@@ -195,6 +215,35 @@ void BatchBuffers::GatherQuery(const std::vector<WorkItem*>& items, LayerKind ki
   batch->attention = {
       pool_,      cache_dtype_, sequences_.data(),        static_cast<int64_t>(sequences_.size()),
       lo_.data(), hi_.data(),   static_cast<float>(scale)};
+}
+
+void BatchBuffers::GatherFill(const std::vector<WorkItem*>& items, kernels::Backend* backend,
+                              LayerBatch* batch) {
+  pages_.clear();
+  shadow_pages_.clear();
+  slots_.clear();
+  for (const WorkItem* item : items) {
+    const LayerCache& cache = item->draft->cache;
+    const ShadowFill& fill = item->draft->shadow_fill;
+    for (int64_t row = fill.begin; row < fill.end; ++row) {
+      pages_.push_back(cache.main[row / kPageTokens - cache.first_page]);
+      shadow_pages_.push_back(cache.shadow->pages()[static_cast<size_t>(row / kPageTokens)]);
+      slots_.push_back(static_cast<int32_t>(row % kPageTokens));
+    }
+  }
+  const auto rows = static_cast<int64_t>(pages_.size());
+  Check(rows <= kShadowFillRows + max_rows_, "a batch decompresses a bounded number of rows");
+  backend->Upload(fill_page_, pages_.data(), rows * static_cast<int64_t>(sizeof(int64_t)));
+  backend->Upload(fill_shadow_page_, shadow_pages_.data(),
+                  rows * static_cast<int64_t>(sizeof(int64_t)));
+  backend->Upload(fill_slot_, slots_.data(), rows * static_cast<int64_t>(sizeof(int32_t)));
+  batch->fill.pool = pool_;
+  batch->fill.dtype = cache_dtype_;
+  batch->fill.shadow = shadow_;
+  batch->fill.page = fill_page_;
+  batch->fill.shadow_page = fill_shadow_page_;
+  batch->fill.slot = fill_slot_;
+  batch->fill.rows = rows;
 }
 
 void BatchBuffers::Scatter(const std::vector<WorkItem*>& items, kernels::Backend* backend) {

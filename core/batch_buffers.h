@@ -14,19 +14,23 @@
 
 namespace attnd {
 
-// Whether the answered rows of the part's current chunk attend in the absorbed form of MLA: by
-// cost, and by the part's own rows and history alone.
-bool IsAbsorbed(const WorkItem& item, const LayerPlan& plan);
+// Forms of MLA, in their order in a batch.
+enum class MlaForm : uint8_t { kShadow, kAbsorbed, kExpanded };
+
+// The form in which the answered rows of the part's current chunk attend: over its shadow where
+// that reaches the chunk's end; else by cost, and by the part's own rows and history alone.
+MlaForm FormOf(const WorkItem& item, const LayerPlan& plan);
 
 class BatchBuffers {
  public:
+  // `shadow` is the memory of the shadows, null without.
   BatchBuffers(const LayerPlan& plan, int64_t max_rows, DType cache_dtype, uint8_t* pool,
-               int64_t held_row_bytes);
+               int64_t held_row_bytes, uint8_t* shadow);
 
   void Count(Workspace* workspace);
 
   // The parts' current chunks as one batch of a layer of `kind`; valid until the next Gather().
-  // On global layers the parts must be ordered with the absorbed ones first.
+  // On global layers the parts must be ordered by their forms.
   LayerBatch Gather(const std::vector<WorkItem*>& items, LayerKind kind, kernels::Backend* backend);
 
   // After the layer ran: copies each part's answered rows to its step, and fails parts of which
@@ -38,6 +42,8 @@ class BatchBuffers {
                     LayerBatch* batch);
   void GatherQuery(const std::vector<WorkItem*>& items, LayerKind kind, kernels::Backend* backend,
                    LayerBatch* batch);
+  void GatherFill(const std::vector<WorkItem*>& items, kernels::Backend* backend,
+                  LayerBatch* batch);
   void UploadRows(const WorkItem& item, int64_t begin, int64_t end, float* x,
                   kernels::Backend* backend) const;
   void UploadAngles(const RopeTable& rope, const std::vector<int64_t>& positions, float* cos,
@@ -48,6 +54,7 @@ class BatchBuffers {
   const DType cache_dtype_;
   uint8_t* const pool_;
   const int64_t held_row_bytes_;
+  uint8_t* const shadow_;
   const RopeTable local_rope_, global_rope_;
 
   // Of the backend.
@@ -57,9 +64,12 @@ class BatchBuffers {
   int64_t* page_ = nullptr;                                             // [max_rows]
   int32_t* slot_ = nullptr;                                             // [max_rows]
   uint8_t* not_finite_ = nullptr;                                       // [max_rows]
+  // Rows to decompress: of history, and new ones.
+  int64_t *fill_page_ = nullptr, *fill_shadow_page_ = nullptr;  // [kShadowFillRows + max_rows]
+  int32_t* fill_slot_ = nullptr;                                // likewise
 
   // Of the host, their capacity kept from batch to batch.
-  std::vector<int64_t> positions_, pages_, lo_, hi_;
+  std::vector<int64_t> positions_, pages_, shadow_pages_, lo_, hi_;
   std::vector<int32_t> slots_;
   std::vector<uint8_t> flags_;
   std::vector<float> cos_, sin_;

@@ -104,7 +104,7 @@ absl::StatusOr<Draft> BeginDraft(LayerCache cache, const LayerRules& rules, cons
   if (cut) {
     Cut(&cache, rules, step.position);
   }
-  Draft draft{std::move(cache), rules, step, {}, {}};
+  Draft draft{std::move(cache), rules, step, {}, {}, {}};
   const bool copy_main = cut && step.position % kPageTokens != 0;
   const bool copy_held = cut && step.end() < rules.prefix && step.position % kHeldPageRows != 0;
   PerKind counts{};

@@ -18,6 +18,7 @@ struct Draft {
   LayerRules rules;
   StepShape step;
   PageList spare, spare_held;  // taken and not yet used
+  ShadowFill shadow_fill{};    // of the current chunk
 };
 
 struct PositionLimits {

@@ -28,6 +28,11 @@ PerKind PageBytes(const LayerPlan& plan, DType cache_dtype) {
   return page_bytes;
 }
 
+int64_t ShadowPageBytes(const LayerPlan& plan) {
+  return kernels::kPageTokens * kernels::ShadowOf(plan.global.shape).row_elements() *
+         DTypeSize(DType::kF32);
+}
+
 }  // namespace
 
 absl::Status CheckCacheBytes(const LayerPlan& plan, DType cache_dtype, int64_t kv_cache_bytes) {
@@ -38,6 +43,15 @@ absl::Status CheckCacheBytes(const LayerPlan& plan, DType cache_dtype, int64_t k
   return absl::InvalidArgumentError("kv_cache_bytes is " + std::to_string(kv_cache_bytes) +
                                     "; this model needs at least " + std::to_string(least) +
                                     ", a slab for each kind of page");
+}
+
+absl::Status CheckShadowBytes(const LayerPlan& plan, int64_t mla_shadow_bytes) {
+  if (mla_shadow_bytes == 0 || mla_shadow_bytes >= ShadowPageBytes(plan)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "mla_shadow_bytes is " + std::to_string(mla_shadow_bytes) + "; expected 0 or at least " +
+      std::to_string(ShadowPageBytes(plan)) + ", one page of this model");
 }
 
 Engine::Engine(const ModelConfig& config, const EngineOptions& options, const Clock& clock,
@@ -83,6 +97,10 @@ absl::Status Engine::Build(WeightSource* weights) {
   pool_memory_ = *std::move(memory);
   pool_ = std::make_unique<PagePool>(pool_memory_.get(), page_bytes);
 
+  if (absl::Status status = MakeShadows(); !status.ok()) {
+    return status;
+  }
+
   StoreLimits store;
   store.max_rewind = options_.max_rewind;
   store.idle_ttl_ns = options_.idle_ttl_ns;
@@ -91,9 +109,9 @@ absl::Status Engine::Build(WeightSource* weights) {
   store.chunk_rows = options_.prefill_chunk_rows;
   sessions_ = std::make_unique<SessionStore>(plan_, store, pool_.get(), clock_);
 
-  absl::StatusOr<std::unique_ptr<Executor>> executor =
-      Executor::Create(plan_, *std::move(packed), {options_.max_batch_rows, options_.cache_dtype},
-                       pool_.get(), backend_.get(), clock_);
+  absl::StatusOr<std::unique_ptr<Executor>> executor = Executor::Create(
+      plan_, *std::move(packed), {options_.max_batch_rows, options_.cache_dtype, shadows_.get()},
+      pool_.get(), backend_.get(), clock_);
   if (!executor.ok()) {
     return executor.status();
   }
@@ -109,11 +127,29 @@ absl::Status Engine::Build(WeightSource* weights) {
   return absl::OkStatus();
 }
 
+absl::Status Engine::MakeShadows() {
+  if (options_.mla_shadow_bytes == 0 || plan_.CountOf(LayerKind::kGlobal) == 0) {
+    return absl::OkStatus();
+  }
+  if (absl::Status status = CheckShadowBytes(plan_, options_.mla_shadow_bytes); !status.ok()) {
+    return status;
+  }
+  absl::StatusOr<std::unique_ptr<kernels::DeviceMemory>> memory =
+      backend_->Allocate("shadows (--mla_shadow_bytes)", options_.mla_shadow_bytes);
+  if (!memory.ok()) {
+    return memory.status();
+  }
+  shadow_memory_ = *std::move(memory);
+  shadows_ = std::make_unique<ShadowStore>(shadow_memory_.get(), ShadowPageBytes(plan_));
+  return absl::OkStatus();
+}
+
 Engine::~Engine() { Stop(); }
 
 EngineStats Engine::stats() const {
   EngineStats stats;
   stats.pool = pool_->stats();
+  stats.shadow_bytes = shadows_ == nullptr ? 0 : shadows_->used_bytes();
   stats.store = sessions_->stats();
   stats.queued_steps = scheduler_->queued_steps();
   stats.running_rows = running_rows_.load(std::memory_order_relaxed);

@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "core/executor.h"
 #include "core/layer_plan.h"
+#include "core/mla_shadow.h"
 #include "core/model_config.h"
 #include "core/page_pool.h"
 #include "core/scheduler.h"
@@ -29,6 +30,7 @@ struct EngineOptions {
   DType cache_dtype = DType::kF32;
   std::optional<DType> weight_dtype;  // nullopt: as stored in the file
   int64_t kv_cache_bytes = 0;
+  int64_t mla_shadow_bytes = 0;  // 0: no shadows (core/mla_shadow.h)
   int64_t max_rewind = 64;
   int64_t idle_ttl_ns = 600'000'000'000;
   int64_t max_idle_ttl_ns = 86'400'000'000'000;
@@ -42,9 +44,13 @@ struct EngineOptions {
 // OK when a pool of so many bytes has room for a page of every kind at the same time.
 absl::Status CheckCacheBytes(const LayerPlan& plan, DType cache_dtype, int64_t kv_cache_bytes);
 
+// OK for 0, or when so many bytes hold a page of a shadow.
+absl::Status CheckShadowBytes(const LayerPlan& plan, int64_t mla_shadow_bytes);
+
 // One consistent moment, for GetStats and /metrics.
 struct EngineStats {
   PoolStats pool;
+  int64_t shadow_bytes = 0;  // in use
   StoreStats store;
   int64_t queued_steps = 0;
   int64_t running_rows = 0;
@@ -101,6 +107,7 @@ class Engine {
   void RunBatch(const std::vector<WorkItem*>& batch);
   // Computing that may keep the caller's thread: tens of microseconds.
   bool IsSmall(const Step& step) const;
+  absl::Status MakeShadows();
   void Loop();
   void TrimPool(bool idle);
 
@@ -112,6 +119,8 @@ class Engine {
   std::unique_ptr<kernels::Backend> backend_;
   std::unique_ptr<kernels::DeviceMemory> pool_memory_;
   std::unique_ptr<PagePool> pool_;
+  std::unique_ptr<kernels::DeviceMemory> shadow_memory_;
+  std::unique_ptr<ShadowStore> shadows_;
   std::unique_ptr<SessionStore> sessions_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Scheduler> scheduler_;

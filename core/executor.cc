@@ -42,9 +42,11 @@ Executor::Executor(const LayerPlan& plan, std::vector<LayerWeights> weights,
       weights_(std::move(weights)),
       pool_(pool),
       backend_(backend),
+      shadows_(options.shadows),
       clock_(clock),
       batch_(plan, options.max_batch_rows, options.cache_dtype, pool->data(),
-             plan.d_model * static_cast<int64_t>(sizeof(float))) {}
+             plan.d_model * static_cast<int64_t>(sizeof(float)),
+             shadows_ == nullptr ? nullptr : shadows_->data()) {}
 
 BatchReport Executor::Run(const std::vector<WorkItem*>& items) {
   BatchReport report;
@@ -154,14 +156,36 @@ void Executor::HoldRows(const WorkItem& item) const {
   }
 }
 
+void Executor::PlanShadows(const std::vector<WorkItem*>& items) const {
+  if (shadows_ == nullptr) {
+    return;
+  }
+  shadows_->BeginBatch();
+  for (WorkItem* item : items) {
+    std::shared_ptr<LayerShadow>& shadow = item->draft->cache.shadow;
+    const Chunk& chunk = item->chunk();
+    if (item->step().kind == StepKind::kDecode) {
+      if (shadow == nullptr) {
+        shadow = std::make_shared<LayerShadow>(shadows_);
+      }
+      item->draft->shadow_fill = shadows_->Plan(
+          shadow.get(), {item->part().position, chunk.append_begin, chunk.append_end});
+    } else if (shadow != nullptr) {
+      ShadowStore::Cool(shadow.get());
+    }
+  }
+}
+
 void Executor::Compute(const std::vector<WorkItem*>& running, BatchReport* report) {
   std::vector<WorkItem*> items = running;
   const int64_t layer = items.front()->step().layer;
   const LayerKind kind = plan_.layers[static_cast<size_t>(layer)];
   const LayerWeights& weights = weights_[static_cast<size_t>(layer)];
   if (kind == LayerKind::kGlobal) {
-    std::stable_partition(items.begin(), items.end(),
-                          [&](const WorkItem* item) { return IsAbsorbed(*item, plan_); });
+    PlanShadows(items);
+    std::stable_sort(items.begin(), items.end(), [&](const WorkItem* a, const WorkItem* b) {
+      return FormOf(*a, plan_) < FormOf(*b, plan_);
+    });
   }
   const LayerBatch batch = batch_.Gather(items, kind, backend_);
   if (kind == LayerKind::kLocal) {
@@ -190,6 +214,9 @@ void Executor::Advance(WorkItem* item) const {
       return;
     }
     FinishDraft(&*item->draft);
+    if (step.kind == StepKind::kDecode && item->draft->cache.shadow != nullptr) {
+      ShadowStore::Commit(item->draft->cache.shadow.get());
+    }
     part.length = item->draft->cache.length;
     std::vector<std::pair<int64_t, LayerCache>> caches;
     caches.emplace_back(step.layer, std::move(item->draft->cache));

@@ -14,6 +14,7 @@
 #include "core/layer_plan.h"
 #include "core/layer_weights.h"
 #include "core/mla_layer.h"
+#include "core/mla_shadow.h"
 #include "core/page_pool.h"
 #include "core/work_item.h"
 #include "core/workspace.h"
@@ -38,6 +39,7 @@ struct BatchReport {
 struct ExecutorOptions {
   int64_t max_batch_rows = 0;
   DType cache_dtype = DType::kF32;
+  ShadowStore* shadows = nullptr;  // null: global layers have none
 };
 
 class Executor {
@@ -60,6 +62,7 @@ class Executor {
   void Rewind(WorkItem* item) const;
   void Begin(WorkItem* item) const;
   void HoldRows(const WorkItem& item) const;
+  void PlanShadows(const std::vector<WorkItem*>& items) const;
   void Compute(const std::vector<WorkItem*>& items, BatchReport* report);
   void Advance(WorkItem* item) const;
 
@@ -67,6 +70,7 @@ class Executor {
   const std::vector<LayerWeights> weights_;
   PagePool* const pool_;
   kernels::Backend* const backend_;
+  ShadowStore* const shadows_;
   const Clock& clock_;
   Workspace workspace_;
   GqaBuffers gqa_;

@@ -20,8 +20,12 @@ struct LayerBatch {
   const float* query_x = nullptr;                          // [query_rows][d_model]
   const float *query_cos = nullptr, *query_sin = nullptr;  // [query_rows][half]
   kernels::AttentionBatch attention;                       // over all query rows
-  // On global layers the first rows attend in the absorbed form, the others expanded.
-  int64_t absorbed_rows = 0;
+  // On global layers rows [0, shadow_end) attend over shadows, of which their sequences have the
+  // pages; those up to absorbed_end in the absorbed form; the others expanded.
+  int64_t shadow_end = 0;
+  int64_t absorbed_end = 0;
+  // Rows to decompress into shadows before that; without its weights.
+  kernels::FillShadowParams fill;
   float* output = nullptr;  // [query_rows][d_model]
 };
 

@@ -86,6 +86,9 @@ void Cut(LayerCache* cache, const LayerRules& rules, int64_t position) {
     cache->main.Truncate(end_page - cache->first_page);
   }
   cache->length = position;
+  if (cache->shadow != nullptr) {
+    cache->shadow->Cut(position);
+  }
   if (position < cache->last_step_start) {
     cache->last_step_start = -1;
     cache->tail.Truncate(0);

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "core/layer_plan.h"
+#include "core/mla_shadow.h"
 #include "core/page_pool.h"
 
 namespace attnd {
@@ -37,6 +39,9 @@ struct LayerCache {
   // Hidden rows [0, held_rows) of a prefix: not yet answered, or answered by the last step.
   int64_t held_rows = 0;
   PageList held;
+
+  // Of a global layer that has decoded, where the server keeps shadows; shared by all copies.
+  std::shared_ptr<LayerShadow> shadow;
 
   bool PrefixAnswered(int64_t prefix) const { return length >= prefix; }
   // Tokens whose keys are held (the tail, which only a repetition uses, not counted).

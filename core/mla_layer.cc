@@ -50,8 +50,8 @@ void ProjectHeads(const Packed& weight, const float* x, int64_t in, float* y, in
 void AttendAbsorbed(const MlaWeights& weights, const LayerBatch& batch, const MlaBuffers& buffers,
                     const kernels::GlobalShape& s, kernels::Backend* backend,
                     std::vector<kernels::AttentionSequence>* sequences) {
-  for (int64_t begin = 0; begin < batch.absorbed_rows; begin += kAbsorbedRows) {
-    const int64_t end = std::min(batch.absorbed_rows, begin + kAbsorbedRows);
+  for (int64_t begin = batch.shadow_end; begin < batch.absorbed_end; begin += kAbsorbedRows) {
+    const int64_t end = std::min(batch.absorbed_end, begin + kAbsorbedRows);
     const int64_t rows = end - begin;
     const int64_t at = begin * s.heads_q;
     ProjectHeads(weights.absorb_key, buffers.query + at * s.d_head, s.d_head,
@@ -62,6 +62,23 @@ void AttendAbsorbed(const MlaWeights& weights, const LayerBatch& batch, const Ml
     ProjectHeads(weights.expand_value, buffers.attended_latent, s.d_latent,
                  buffers.attended + at * s.d_head, s.d_head, rows, s, backend);
   }
+}
+
+void AttendShadows(const LayerBatch& batch, const MlaBuffers& buffers,
+                   const kernels::GlobalShape& s, kernels::Backend* backend,
+                   std::vector<kernels::AttentionSequence>* sequences) {
+  if (batch.shadow_end == 0) {
+    return;
+  }
+  kernels::ShadowAttentionParams params;
+  params.shape = kernels::ShadowOf(s);
+  params.batch = SliceRows(batch.attention, 0, batch.shadow_end, sequences);
+  params.batch.pool = batch.fill.shadow;
+  params.batch.dtype = DType::kF32;
+  params.query = buffers.query;
+  params.rope_query = buffers.rope_query;
+  params.output = buffers.attended;
+  backend->ShadowAttention(params);
 }
 
 }  // namespace
@@ -94,6 +111,13 @@ void RunMlaLayer(const GlobalSpec& spec, int64_t d_model, const MlaWeights& weig
     backend->Rope({buffers.rope_key, batch.append_cos, batch.append_sin, rows, s.heads_kv, half});
     backend->AppendGlobal({s, batch.target, buffers.latent, buffers.rope_key});
   }
+  if (batch.fill.rows > 0) {
+    kernels::FillShadowParams fill = batch.fill;
+    fill.shape = s;
+    fill.expand_key = weights.expand_key.get();
+    fill.expand_value = weights.expand_value.get();
+    backend->FillShadow(fill);
+  }
   if (batch.query_rows == 0) {
     return;
   }
@@ -107,8 +131,9 @@ void RunMlaLayer(const GlobalSpec& spec, int64_t d_model, const MlaWeights& weig
   backend->Rope({buffers.rope_query, batch.query_cos, batch.query_sin, rows, s.heads_q, half});
 
   std::vector<kernels::AttentionSequence> sequences;
+  AttendShadows(batch, buffers, s, backend, &sequences);
   AttendAbsorbed(weights, batch, buffers, s, backend, &sequences);
-  if (const int64_t at = batch.absorbed_rows; at < rows) {
+  if (const int64_t at = batch.absorbed_end; at < rows) {
     kernels::ExpandedAttentionParams expanded;
     expanded.shape = s;
     expanded.batch = SliceRows(batch.attention, at, rows, &sequences);

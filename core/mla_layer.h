@@ -26,8 +26,8 @@ struct MlaBuffers {
 void CountBuffers(const GlobalSpec& spec, int64_t max_rows, Workspace* workspace,
                   MlaBuffers* buffers);
 
-// Appends and answers the batch's rows: absorbed for the first batch.absorbed_rows, which are
-// whole sequences, and expanded for the others.
+// Appends and answers the batch's rows, those of a sequence in one form: over its shadow, absorbed,
+// or expanded.
 void RunMlaLayer(const GlobalSpec& spec, int64_t d_model, const MlaWeights& weights,
                  const LayerBatch& batch, const MlaBuffers& buffers, kernels::Backend* backend);
 

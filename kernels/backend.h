@@ -71,6 +71,8 @@ class Backend {
   virtual void LocalAttention(const LocalAttentionParams& params) = 0;
   virtual void LatentAttention(const LatentAttentionParams& params) = 0;
   virtual void ExpandedAttention(const ExpandedAttentionParams& params) = 0;
+  virtual void FillShadow(const FillShadowParams& params) = 0;
+  virtual void ShadowAttention(const ShadowAttentionParams& params) = 0;
   virtual void Synchronize() = 0;
 };
 

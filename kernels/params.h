@@ -151,4 +151,45 @@ struct ExpandedAttentionParams {
   float* output = nullptr;                     // [rows][heads_q][d_head]
 };
 
+// The shadow of a global layer: its keys and values, decompressed once and kept.
+// Page: [heads_kv][kPageTokens][2 * d_head + d_rope], a row is [key | rope key | value]. Always
+// float32: beside the cache it adds no rounding, and a float16 key cannot overflow where its
+// latent did not. It is as fast as bf16, for float32 keys are read in place.
+struct ShadowShape {
+  int64_t heads_q = 0;
+  int64_t heads_kv = 0;
+  int64_t d_head = 0;
+  int64_t d_rope = 0;
+
+  int64_t key_width() const { return d_head + d_rope; }
+  int64_t head_elements() const { return key_width() + d_head; }  // per token and KV head
+  int64_t row_elements() const { return heads_kv * head_elements(); }
+};
+constexpr ShadowShape ShadowOf(const GlobalShape& shape) {
+  return {shape.heads_q, shape.heads_kv, shape.d_head, shape.d_rope};
+}
+
+// Rows of latent pages to decompress: that in slot `slot[r]` of the page at byte `page[r]` of the
+// pool goes to the same slot of the page at byte `shadow_page[r]` of the shadow.
+struct FillShadowParams {
+  GlobalShape shape;
+  const uint8_t* pool = nullptr;
+  DType dtype = DType::kF32;  // of the latent pages
+  uint8_t* shadow = nullptr;
+  const int64_t* page = nullptr;         // [rows]
+  const int64_t* shadow_page = nullptr;  // [rows]
+  const int32_t* slot = nullptr;         // [rows]
+  int64_t rows = 0;
+  const PackedWeight* expand_key = nullptr;    // groups heads_kv, out d_head, in d_latent
+  const PackedWeight* expand_value = nullptr;  // likewise
+};
+
+struct ShadowAttentionParams {
+  ShadowShape shape;
+  AttentionBatch batch;               // pool and pages of the shadow, float32
+  const float* query = nullptr;       // [rows][heads_q][d_head]
+  const float* rope_query = nullptr;  // [rows][heads_q][d_rope], rotated
+  float* output = nullptr;            // [rows][heads_q][d_head]
+};
+
 }  // namespace attnd::kernels

@@ -138,6 +138,12 @@ std::vector<Flag> CacheFlags(Config& c) {
        1024 * kTiB,
        {},
        "auto"},
+      {"Cache and sessions", "mla_shadow_bytes", kBytes, &c.mla_shadow_bytes,
+       "Memory for the decompressed keys and values of sessions that decode often on global "
+       "layers, beside --kv_cache_bytes: such decodes take half the time or less. 0 turns it "
+       "off. With it a decoded row's rounding depends on what has room here, so that answers "
+       "on global layers are no longer the same bits whatever else the server does.",
+       0, 1024 * kTiB},
       {"Cache and sessions", "max_rewind", kInt, &c.max_rewind,
        "Tokens behind the window that a local layer keeps, so that a cut of so many is always "
        "accepted. 64 is one page, enough for speculative decoding.",
@@ -327,6 +333,7 @@ EngineOptions MakeEngineOptions(const Config& config) {
   options.cache_dtype = DTypeFromName(config.cache_dtype).value_or(DType::kF32);
   options.weight_dtype = DTypeFromName(config.weight_dtype);
   options.kv_cache_bytes = config.kv_cache_bytes;
+  options.mla_shadow_bytes = config.mla_shadow_bytes;
   options.max_rewind = config.max_rewind;
   options.idle_ttl_ns = config.idle_ttl_ns;
   options.max_idle_ttl_ns = config.max_idle_ttl_ns;

@@ -37,7 +37,8 @@ struct Config {
   // Cache and sessions.
   std::string cache_dtype;     // empty: f32 on the CPU
   int64_t kv_cache_bytes = 0;  // 0: half of the memory that is left
-  int64_t max_rewind = 64;     // tokens
+  int64_t mla_shadow_bytes = 0;
+  int64_t max_rewind = 64;  // tokens
   int64_t idle_ttl_ns = 600'000'000'000;
   int64_t max_idle_ttl_ns = 86'400'000'000'000;
   int64_t max_sessions = 100'000;

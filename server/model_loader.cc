@@ -66,7 +66,8 @@ void ResolveAutomatic(const OpenedModel& model, Config* config) {
     config->kv_cache_bytes =
         memory.limit_bytes == 0
             ? kUnknownMemoryCache
-            : DefaultCacheBytes(memory.left_bytes(), WeightBytes(*config, model));
+            : DefaultCacheBytes(memory.left_bytes(),
+                                WeightBytes(*config, model) + config->mla_shadow_bytes);
   }
 }
 
@@ -76,12 +77,21 @@ absl::Status CheckModel(const Config& config, const OpenedModel& model) {
       !status.ok()) {
     return status;
   }
+  if (absl::Status status = CheckShadowBytes(model.plan, config.mla_shadow_bytes); !status.ok()) {
+    return status;
+  }
   const MemoryLimit memory = UsableMemory();
+  const auto beyond = [&memory](const std::string& what, int64_t bytes) {
+    return absl::InvalidArgumentError(
+        what + " is " + std::to_string(bytes) + "; the memory that may be used here is " +
+        std::to_string(memory.limit_bytes) + " (" + memory.origin + ")");
+  };
   if (memory.limit_bytes > 0 && config.kv_cache_bytes > memory.limit_bytes) {
-    return absl::InvalidArgumentError("kv_cache_bytes is " + std::to_string(config.kv_cache_bytes) +
-                                      "; the memory that may be used here is " +
-                                      std::to_string(memory.limit_bytes) + " (" + memory.origin +
-                                      ")");
+    return beyond("kv_cache_bytes", config.kv_cache_bytes);
+  }
+  const int64_t both = config.kv_cache_bytes + config.mla_shadow_bytes;
+  if (memory.limit_bytes > 0 && both > memory.limit_bytes) {
+    return beyond("kv_cache_bytes + mla_shadow_bytes", both);
   }
   return absl::OkStatus();
 }
@@ -98,6 +108,7 @@ std::vector<std::pair<std::string, std::string>> PlannedBytes(const Config& conf
       {"weights", model.weights->description()},
       {"weight_bytes", std::to_string(WeightBytes(config, model))},
       {"kv_cache_bytes", std::to_string(config.kv_cache_bytes)},
+      {"mla_shadow_bytes", std::to_string(config.mla_shadow_bytes)},
   };
   CacheQuestion question;
   question.context = plan.max_seq_len;

@@ -59,6 +59,12 @@ absl::Status Server::Start(const Log::Fields& settings) {
     return status;
   }
   log_.Info("start", settings);
+  if (config_.mla_shadow_bytes > 0) {
+    log_.Warn("mla_shadow", {{"bytes", std::to_string(config_.mla_shadow_bytes)},
+                             {"note",
+                              "answers on global layers depend, in their rounding, on what has "
+                              "room here: no bitwise batch invariance"}});
+  }
   if (absl::Status status = Load(); !status.ok()) {
     return status;
   }
@@ -138,7 +144,11 @@ void Server::Stop() {
   BeginDraining("signal");
   std::this_thread::sleep_for(std::chrono::nanoseconds(Nanoseconds(config_.drain_seconds)));
   admission_.BeginRefusing();
-  log_.Info("refusing", {{"live_calls", std::to_string(service_.live_calls.load())}});
+  Log::Fields refusing = {{"live_calls", std::to_string(service_.live_calls.load())}};
+  if (config_.mla_shadow_bytes > 0) {
+    refusing.emplace_back("mla_shadow_used_bytes", std::to_string(engine_->stats().shadow_bytes));
+  }
+  log_.Info("refusing", refusing);
   const MonotonicNs deadline = clock_.Now() + Nanoseconds(config_.shutdown_grace_seconds);
   if (!engine_->Drain(deadline)) {
     log_.Warn("grace_passed", {{"live_calls", std::to_string(service_.live_calls.load())}});

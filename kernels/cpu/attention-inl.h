@@ -143,7 +143,7 @@ inline NextTile NextOf(const AttendRange& range, const KeyTile& tile) {
   const uint8_t* page = PageOf(keys, token);
   const int64_t bytes = (kPageTokens - slot) * keys.stride * element;
   const uint8_t* key = page + (keys.key_offset + slot * keys.stride) * element;
-  if (keys.value_is_key) {
+  if (keys.value_offset < keys.key_offset + keys.stride) {  // one row holds both
     const int64_t half = bytes / 2;
     return {key, half, key + half, bytes - half};
   }

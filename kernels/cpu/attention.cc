@@ -218,4 +218,13 @@ void LatentAttentionParallel(const KernelTable& table, WorkerPool& pool,
   PagedAttention<GlobalShape>(table, pool, workspace, form, params.shape, params.batch).Run();
 }
 
+void ShadowAttentionParallel(const KernelTable& table, WorkerPool& pool,
+                             const AttentionWorkspace& workspace,
+                             const ShadowAttentionParams& params) {
+  const AttentionForm form = FormOf(params);
+  CheckBatch(workspace, form, params.batch);
+  Check(params.batch.dtype == DType::kF32, "a shadow is float32");
+  PagedAttention<ShadowShape>(table, pool, workspace, form, params.shape, params.batch).Run();
+}
+
 }  // namespace attnd::kernels

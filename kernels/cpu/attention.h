@@ -1,4 +1,4 @@
-// Attention over pages: local layers, and global layers in the absorbed form.
+// Attention over pages: local layers, and global layers in the absorbed form or over a shadow.
 //
 // A tile with more than its share of the batch's keys is split over the workers at the
 // boundaries of ranges and merged in ascending order, just as an unsplit tile merges them: the
@@ -16,6 +16,9 @@ void LocalAttentionParallel(const KernelTable& table, WorkerPool& pool,
 void LatentAttentionParallel(const KernelTable& table, WorkerPool& pool,
                              const AttentionWorkspace& workspace,
                              const LatentAttentionParams& params);
+void ShadowAttentionParallel(const KernelTable& table, WorkerPool& pool,
+                             const AttentionWorkspace& workspace,
+                             const ShadowAttentionParams& params);
 
 // Broken limits end the process: rows, sequences, keys of a row, head counts.
 void CheckBatch(const AttentionWorkspace& workspace, const AttentionForm& form,

@@ -30,11 +30,14 @@ struct AttentionForm {
 AttentionForm FormOf(const LocalAttentionParams& params);
 AttentionForm FormOf(const LatentAttentionParams& params);
 AttentionForm FormOf(const ExpandedAttentionParams& params);
+AttentionForm FormOf(const ShadowAttentionParams& params);
 
 // Where the keys of a KV head lie in the pages of a sequence.
 KeySource KeysOf(const LocalShape& shape, const AttentionBatch& batch, int64_t sequence,
                  int64_t kv_head);
 KeySource KeysOf(const GlobalShape& shape, const AttentionBatch& batch, int64_t sequence,
+                 int64_t kv_head);
+KeySource KeysOf(const ShadowShape& shape, const AttentionBatch& batch, int64_t sequence,
                  int64_t kv_head);
 
 // Keys [begin, end), for one task. The result goes to the output when `slot` is -1; otherwise

@@ -52,6 +52,20 @@ AttentionForm FormOf(const ExpandedAttentionParams& params) {
   return form;
 }
 
+// A query is packed as its two parts one after the other, just as a shadow's key lies.
+AttentionForm FormOf(const ShadowAttentionParams& params) {
+  AttentionForm form;
+  form.heads_q = params.shape.heads_q;
+  form.heads_kv = params.shape.heads_kv;
+  form.key_width = params.shape.d_head;
+  form.rope_width = params.shape.d_rope;
+  form.value_width = params.shape.d_head;
+  form.query = params.query;
+  form.rope_query = params.rope_query;
+  form.output = params.output;
+  return form;
+}
+
 KeySource KeysOf(const LocalShape& shape, const AttentionBatch& batch, int64_t sequence,
                  int64_t kv_head) {
   KeySource keys;
@@ -79,6 +93,21 @@ KeySource KeysOf(const GlobalShape& shape, const AttentionBatch& batch, int64_t 
   keys.value_width = shape.d_latent;
   keys.stride = shape.row_elements();
   keys.value_is_key = true;
+  return keys;
+}
+
+KeySource KeysOf(const ShadowShape& shape, const AttentionBatch& batch, int64_t sequence,
+                 int64_t kv_head) {
+  KeySource keys;
+  keys.pool = batch.pool;
+  keys.pages = batch.sequences[sequence].pages;
+  keys.first_page = batch.sequences[sequence].first_page;
+  keys.dtype = batch.dtype;
+  keys.key_width = shape.key_width();
+  keys.value_width = shape.d_head;
+  keys.key_offset = kv_head * kPageTokens * shape.head_elements();
+  keys.value_offset = keys.key_offset + shape.key_width();
+  keys.stride = shape.head_elements();
   return keys;
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/attention_scratch.h"
 #include "kernels/cpu/expanded_attention.h"
+#include "kernels/cpu/fill_shadow.h"
 #include "kernels/cpu/host_memory.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/packed_panels.h"
@@ -88,6 +89,12 @@ class CpuBackend : public Backend {
   }
   void ExpandedAttention(const ExpandedAttentionParams& params) override {
     ExpandedAttentionParallel(table_, pool_, workspace_, params, project_scratch_.get());
+  }
+  void FillShadow(const FillShadowParams& params) override {
+    FillShadowParallel(table_, pool_, workspace_, params, project_scratch_.get());
+  }
+  void ShadowAttention(const ShadowAttentionParams& params) override {
+    ShadowAttentionParallel(table_, pool_, workspace_, params);
   }
   void Synchronize() override {}
 

@@ -124,6 +124,54 @@ void ExpandedAttention(benchmark::State& state, const Setting& setting, const Gl
         static_cast<double>(pages.tokens() * shape.row_elements() * DTypeSize(dtype)));
 }
 
+// Decode over a shadow: each session's new row is decompressed into it, then all attend.
+void ShadowAttention(benchmark::State& state, const Setting& setting, const GlobalShape& shape,
+                     DType dtype, const std::vector<Span>& spans) {
+  const auto backend = MakeBackend(setting);
+  const kernels::ShadowShape of_shadow = kernels::ShadowOf(shape);
+  const PagedBatch latents(*backend, dtype, shape.row_elements() * kernels::kPageTokens, spans);
+  const PagedBatch pages(*backend, DType::kF32, of_shadow.row_elements() * kernels::kPageTokens,
+                         spans);
+  (void)backend->Prepare(pages.limits(), nullptr, &shape);
+  const auto expand_key = Pack(*backend, dtype, shape.heads_kv, shape.d_head, shape.d_latent);
+  const auto expand_value = Pack(*backend, dtype, shape.heads_kv, shape.d_head, shape.d_latent);
+  const std::vector<float> query = Values(pages.rows() * shape.heads_q * shape.d_head, 1);
+  const std::vector<float> rope = Values(pages.rows() * shape.heads_q * shape.d_rope, 2);
+  std::vector<float> output(query.size());
+  kernels::ShadowAttentionParams params;
+  params.shape = of_shadow;
+  params.batch = pages.Batch(0.05f);
+  params.query = query.data();
+  params.rope_query = rope.data();
+  params.output = output.data();
+  std::vector<int64_t> page, shadow_page;
+  std::vector<int32_t> slot;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    const auto at = static_cast<size_t>(spans[i].history / kernels::kPageTokens);
+    page.push_back(latents.Batch(0).sequences[i].pages[at]);
+    shadow_page.push_back(params.batch.sequences[i].pages[at]);
+    slot.push_back(static_cast<int32_t>(spans[i].history % kernels::kPageTokens));
+  }
+  kernels::FillShadowParams fill;
+  fill.shape = shape;
+  fill.pool = latents.Batch(0).pool;
+  fill.dtype = dtype;
+  fill.shadow = const_cast<uint8_t*>(params.batch.pool);
+  fill.page = page.data();
+  fill.shadow_page = shadow_page.data();
+  fill.slot = slot.data();
+  fill.rows = static_cast<int64_t>(page.size());
+  fill.expand_key = expand_key.get();
+  fill.expand_value = expand_value.get();
+  for (auto _ : state) {
+    backend->FillShadow(fill);
+    backend->ShadowAttention(params);
+  }
+  const int64_t per_pair = 2 * (2 * shape.d_head + shape.d_rope);
+  Count(state, static_cast<double>(pages.pairs() * shape.heads_q * per_pair),
+        static_cast<double>(pages.tokens() * of_shadow.row_elements() * DTypeSize(DType::kF32)));
+}
+
 void Projection(benchmark::State& state, const Setting& setting, DType dtype, int64_t rows,
                 int64_t width) {
   const auto backend = MakeBackend(setting);
@@ -187,6 +235,13 @@ void AddGlobal(const Setting& s, const std::string& dtype_name, DType dtype) {
   for (const int64_t rows : {4, 8, 12, 16, 32}) {
     add("rows/" + std::to_string(rows) + "x4096", kApex, {{4096 - rows, rows, 0}});
   }
+  const auto shadow = [&](const std::string& name, std::vector<Span> spans) {
+    Add(s, "shadow_" + name + "/" + dtype_name,
+        [=](benchmark::State& state) { ShadowAttention(state, s, kApex, dtype, spans); });
+  };
+  shadow("decode/4096", {{4095, 1, 0}});
+  shadow("decode/32768", {{32767, 1, 0}});
+  shadow("decode_ragged", Ragged(0));
   const auto expanded = [&](const std::string& name, std::vector<Span> spans) {
     Add(s, "expanded_" + name + "/" + dtype_name,
         [=](benchmark::State& state) { ExpandedAttention(state, s, kApex, dtype, spans); });

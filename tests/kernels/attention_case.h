@@ -101,6 +101,9 @@ class GlobalCase : public AttentionCase {
   // In the space of latents, and taken on to [rows][heads_q][d_head] by the value expansion.
   std::vector<float> RunLatent(Backend& backend, int64_t only = -1) const;
   std::vector<float> RunAbsorbed(Backend& backend) const;
+  // Over a shadow filled `rows_at_once` rows at a time (shadow_case.cc).
+  std::vector<float> RunShadow(Backend& backend, int64_t rows_at_once = INT64_MAX,
+                               int64_t only = -1);
   std::vector<double> Want() const;
   const GlobalShape& shape() const { return shape_; }
   LatentAttentionParams LatentParams(const float* latent_query, float* output, int64_t only) const;
@@ -110,12 +113,18 @@ class GlobalCase : public AttentionCase {
   double scale = 0;
 
  private:
+  void MakeShadow();
+  void FillShadow(Backend& backend, int64_t rows_at_once);
+
   GlobalShape shape_;
   DType weight_dtype_;
   std::vector<float> query_, rope_query_;
   std::vector<std::vector<float>> latent_, rope_key_;
   std::vector<float> w_uk_, w_uv_;  // [heads_kv][d_head][d_latent], as stored
   std::unique_ptr<PackedWeight> expand_key_, expand_value_, absorb_key_;
+  std::vector<uint8_t> shadow_;
+  std::vector<std::vector<int64_t>> shadow_pages_;
+  std::vector<AttentionSequence> shadow_sequences_;
 };
 
 }  // namespace attnd::kernels

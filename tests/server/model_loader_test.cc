@@ -60,6 +60,13 @@ TEST(ModelLoaderTest, ABudgetThatCannotBeKeptIsRefused) {
   EXPECT_NE(CheckModel(config, *model).message().find("may be used here"), std::string::npos);
   config.kv_cache_bytes = int64_t{3} << 20;
   EXPECT_TRUE(CheckModel(config, *model).ok());
+  config.mla_shadow_bytes = 100;
+  EXPECT_NE(CheckModel(config, *model).message().find("expected 0 or at least"), std::string::npos);
+  config.mla_shadow_bytes = int64_t{1} << 50;
+  EXPECT_NE(CheckModel(config, *model).message().find("kv_cache_bytes + mla_shadow_bytes"),
+            std::string::npos);
+  config.mla_shadow_bytes = int64_t{1} << 20;
+  EXPECT_TRUE(CheckModel(config, *model).ok());
 }
 
 TEST(ModelLoaderTest, ThePlanNamesItsBytes) {

@@ -166,6 +166,10 @@ ROWS = [
         share_of(KERNELS, "latent_decode_shared_rope/4096/bf16", 0.65, roof="peak")),
     Row("decode_absorbed_torch", "128/8 heads, 4096 keys, f32, against straight PyTorch",
         faster_than("torch_layers.py", "mla:4096", KERNELS, "latent_decode/4096/f32", 3, "PyTorch")),
+    Row("decode_shadow", "the same, bf16 latents, over a shadow of float32 keys and values", ratio_of(
+        KERNELS, "latent_decode/4096/bf16", "shadow_decode/4096/bf16", least=1.5, what="the shadow's time")),
+    Row("decode_shadow_f32", "the same, f32 latents", ratio_of(
+        KERNELS, "latent_decode/4096/f32", "shadow_decode/4096/f32", least=1.5, what="the shadow's time")),
     Row("rows_4_global", "4 rows of a global layer, 4096 keys, the cheaper form", cheaper_form(4)),
     Row("rows_16_global", "16 rows, the cheaper form", cheaper_form(16)),
     Row("prefill_local_512", "GQA 128/8/128, 512 causal rows, bf16",
