@@ -14,7 +14,6 @@ AttentionForm GlobalForm(const GlobalShape& shape, int64_t width) {
   form.value_width = width;
   form.rope_width = shape.d_rope;
   form.rope_group = shape.group();
-  form.rope_begin = shape.d_latent;
   return form;
 }
 
@@ -58,12 +57,10 @@ KeySource KeysOf(const LocalShape& shape, const AttentionBatch& batch, int64_t s
   keys.pool = batch.pool;
   keys.pages = batch.sequences[sequence].pages;
   keys.first_page = batch.sequences[sequence].first_page;
-  keys.dtype = batch.dtype;
   keys.key_width = shape.d_head;
   keys.value_width = shape.d_head;
-  keys.key_offset = kv_head * kPageTokens * shape.d_head;
-  keys.value_offset = (shape.heads_kv + kv_head) * kPageTokens * shape.d_head;
-  keys.stride = shape.d_head;
+  keys.key = KeyRows(shape, batch.dtype, kv_head);
+  keys.value = ValueRows(shape, batch.dtype, kv_head);
   return keys;
 }
 
@@ -73,11 +70,11 @@ KeySource KeysOf(const GlobalShape& shape, const AttentionBatch& batch, int64_t 
   keys.pool = batch.pool;
   keys.pages = batch.sequences[sequence].pages;
   keys.first_page = batch.sequences[sequence].first_page;
-  keys.dtype = batch.dtype;
   keys.key_width = shape.d_latent;
   keys.rope_width = shape.d_rope;
   keys.value_width = shape.d_latent;
-  keys.stride = shape.row_elements();
+  keys.key = LatentRows(shape, batch.dtype);
+  keys.rope = RopeRows(shape, batch.dtype);
   keys.value_is_key = true;
   return keys;
 }
@@ -104,7 +101,7 @@ void LoadTile(const KernelTable& table, const AttentionForm& form, const Attenti
     table.pack_panel(rope, form.rope_width, batch.scale, to + form.key_width * kPanel);
     const int64_t head =
         tile.kv_head * form.group() + (tile.packed_begin + panel * kPanel) % form.group();
-    scratch->rope_offset[panel] = form.rope_begin + head / form.rope_group * form.rope_width;
+    scratch->rope_offset[panel] = head / form.rope_group * form.rope_width;
   }
 }
 
