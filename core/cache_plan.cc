@@ -23,19 +23,18 @@ absl::Status CheckRange(const char* name, int64_t value, int64_t min, int64_t ma
 absl::Status CheckQuestion(const CacheQuestion& question) {
   absl::Status status = CheckRange("context", question.context, 1, int64_t{1} << 24);
   status.Update(CheckRange("sessions", question.sessions, 1, int64_t{1} << 30));
-  status.Update(CheckRange("element_bytes", question.element_bytes, 1, 8));
   status.Update(CheckRange("max_rewind", question.max_rewind, 0, int64_t{1} << 31));
   return status;
 }
 
 int64_t Pages(int64_t tokens) { return (tokens + kernels::kPageTokens - 1) / kernels::kPageTokens; }
 
-void FillTokens(const ModelConfig& config, int64_t element_bytes, CachePlan* plan) {
+void FillTokens(const ModelConfig& config, DType cache_dtype, CachePlan* plan) {
   plan->global_layers = config.n_layers / config.global_layer_freq;
   plan->local_layers = config.n_layers - plan->global_layers;
-  plan->mha_token_bytes = MhaCacheElements(config) * element_bytes;
-  plan->gqa_token_bytes = GqaCacheElements(config) * element_bytes;
-  plan->mla_token_bytes = MlaCacheElements(config) * element_bytes;
+  plan->mha_token_bytes = MhaTokenBytes(config, cache_dtype);
+  plan->gqa_token_bytes = GqaTokenBytes(config, cache_dtype);
+  plan->mla_token_bytes = MlaTokenBytes(config, cache_dtype);
   plan->token_bytes_past_window = plan->global_layers * plan->mla_token_bytes;
   plan->token_bytes = plan->local_layers * plan->gqa_token_bytes + plan->token_bytes_past_window;
 }
@@ -67,7 +66,7 @@ absl::StatusOr<CachePlan> PlanCache(const ModelConfig& config, const CacheQuesti
     return status;
   }
   CachePlan plan;
-  FillTokens(config, question.element_bytes, &plan);
+  FillTokens(config, question.cache_dtype, &plan);
   FillSession(config, question, &plan);
   // A session's bytes fit by the limits of a configuration; many sessions' may not.
   const int64_t largest = std::max(plan.session_page_bytes, plan.session_bytes);

@@ -6,14 +6,15 @@
 
 #include "absl/status/statusor.h"
 #include "core/model_config.h"
+#include "kernels/dtype.h"
 
 namespace attnd {
 
 struct CacheQuestion {
-  int64_t context = 0;        // tokens per session, 1 to 2^24
-  int64_t sessions = 1;       // 1 to 2^30
-  int64_t element_bytes = 2;  // of a cached element, 1 to 8
-  int64_t max_rewind = 64;    // tokens that a local layer keeps beyond its window
+  int64_t context = 0;   // tokens per session, 1 to 2^24
+  int64_t sessions = 1;  // 1 to 2^30
+  DType cache_dtype = DType::kBF16;
+  int64_t max_rewind = 64;  // tokens that a local layer keeps beyond its window
 };
 
 struct CachePlan {

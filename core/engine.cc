@@ -16,9 +16,8 @@ namespace {
 constexpr int64_t kTrimIntervalNs = 200'000'000;
 
 PerKind PageBytes(const LayerPlan& plan, DType cache_dtype) {
-  const int64_t element = DTypeSize(cache_dtype);
   const auto page = [&](LayerKind kind) {
-    return plan.CountOf(kind) > 0 ? kernels::kPageTokens * plan.RowElements(kind) * element : 0;
+    return plan.CountOf(kind) > 0 ? kernels::kPageTokens * plan.TokenBytes(kind, cache_dtype) : 0;
   };
   PerKind page_bytes{};
   page_bytes[Index(PageKind::kGlobal)] = page(LayerKind::kGlobal);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/model_config.h"
+#include "kernels/cache_layout.h"
 #include "kernels/params.h"
 
 namespace attnd {
@@ -46,9 +47,10 @@ struct LayerPlan {
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
   int64_t CountOf(LayerKind kind) const;
-  // Elements cached per token of a layer.
-  int64_t RowElements(LayerKind kind) const {
-    return kind == LayerKind::kLocal ? local.shape.row_elements() : global.shape.row_elements();
+  // Bytes cached per token of a layer.
+  int64_t TokenBytes(LayerKind kind, DType dtype) const {
+    return kind == LayerKind::kLocal ? kernels::TokenBytes(local.shape, dtype)
+                                     : kernels::TokenBytes(global.shape, dtype);
   }
 };
 

@@ -73,6 +73,20 @@ int64_t MlaCacheElements(const ModelConfig& c) {
   return c.d_kv_compressed + c.n_heads_kv * c.d_head_rope;
 }
 
+int64_t MhaTokenBytes(const ModelConfig& c, DType cache_dtype) {
+  return kernels::TokenBytes(kernels::LocalShape{c.n_heads_q, c.n_heads_q, c.d_head}, cache_dtype);
+}
+
+int64_t GqaTokenBytes(const ModelConfig& c, DType cache_dtype) {
+  return kernels::TokenBytes(kernels::LocalShape{c.n_heads_q, c.n_heads_kv, c.d_head}, cache_dtype);
+}
+
+int64_t MlaTokenBytes(const ModelConfig& c, DType cache_dtype) {
+  return kernels::TokenBytes(
+      kernels::GlobalShape{c.n_heads_q, c.n_heads_kv, c.d_head, c.d_head_rope, c.d_kv_compressed},
+      cache_dtype);
+}
+
 double LocalDecodeFlop(const ModelConfig& c, int64_t n) {
   return 2 * D(GqaParameters(c)) + 4 * D(c.n_heads_q * c.d_head) * D(std::min(n, c.local_window));
 }

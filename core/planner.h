@@ -20,6 +20,11 @@ int64_t MhaCacheElements(const ModelConfig& config);
 int64_t GqaCacheElements(const ModelConfig& config);
 int64_t MlaCacheElements(const ModelConfig& config);
 
+// The same in bytes: scales of int8 included, rope keys in the type they are kept in.
+int64_t MhaTokenBytes(const ModelConfig& config, DType cache_dtype);
+int64_t GqaTokenBytes(const ModelConfig& config, DType cache_dtype);
+int64_t MlaTokenBytes(const ModelConfig& config, DType cache_dtype);
+
 // FLOP of one decoded token at a history of n tokens, in one layer (spec.md).
 double LocalDecodeFlop(const ModelConfig& config, int64_t n);
 double GlobalDecodeFlop(const ModelConfig& config, int64_t n);

@@ -1,12 +1,14 @@
 // Bit code that gcc and clang vectorise at the baseline instruction set: no _Float16, no F16C.
 #include "kernels/convert.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace attnd::kernels {
 namespace {
 
 constexpr uint32_t kF32Infinity = 0x7f800000;
+constexpr float kSmallestScale = 0x1p-126f;  // below, quotients by a subnormal would pass 127
 
 uint32_t BitsOf(float value) {
   uint32_t bits;
@@ -84,6 +86,8 @@ bool ToFloat(DType dtype, const void* src, int64_t n, float* dst) {
       return Up<uint16_t>(src, n, dst, [](uint32_t bits) { return bits << 16; });
     case DType::kF16:
       return Up<uint16_t>(src, n, dst, WidenF16);
+    case DType::kInt8:
+      break;
   }
   return false;
 }
@@ -96,8 +100,26 @@ bool FromFloat(DType dtype, const float* src, int64_t n, void* dst) {
       return Down<uint16_t>(src, n, dst, 0x7f80, NarrowBF16);
     case DType::kF16:
       return Down<uint16_t>(src, n, dst, 0x7c00, NarrowF16);
+    case DType::kInt8:
+      break;
   }
   return false;
+}
+
+bool Quantize(const float* src, int64_t n, int8_t* dst, float* scale) {
+  // Magnitudes compare as integers, a NaN above an infinity.
+  int32_t largest = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    largest = std::max(largest, static_cast<int32_t>(BitsOf(src[i]) & 0x7fffffff));
+  }
+  const float max = FromBits(static_cast<uint32_t>(largest));
+  *scale = largest == 0 ? 0 : std::max(max / 127, kSmallestScale);
+  const float divisor = largest == 0 ? 1 : *scale;
+  for (int64_t i = 0; i < n; ++i) {
+    // The sum's low bits are the integer, rounded to even, in two's complement.
+    dst[i] = static_cast<int8_t>(BitsOf(src[i] / divisor + 0x1.8p23f));
+  }
+  return (BitsOf(127 * *scale) & 0x7fffffff) < kF32Infinity;
 }
 
 }  // namespace attnd::kernels

@@ -1,5 +1,6 @@
 // Conversions between stored element types and float32: exact upwards, round to nearest even
-// downwards (NaN stays NaN, overflow of f16 becomes infinity). Any alignment, any length.
+// downwards (NaN stays NaN, overflow of f16 becomes infinity). Any alignment, any length. int8 has
+// a scale to a row and its own function.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +16,11 @@ bool ToFloat(DType dtype, const void* src, int64_t n, float* dst);
 // Writes n floats as `dtype` at `dst` (unaligned allowed). False when any written value is not
 // finite (it was not, or it overflowed).
 bool FromFloat(DType dtype, const float* src, int64_t n, void* dst);
+
+// Writes n floats as int8 with one scale: max|src| / 127, at least 2^-126, or 0 when all are zero;
+// an element is q * scale. Off by at most (1/254 + 2^-23) max|src|, or 2^-127 if that is more: half
+// a step, and the roundings of scale, quotient and product. False when a value is a NaN or an
+// infinity, or q * scale would be one.
+bool Quantize(const float* src, int64_t n, int8_t* dst, float* scale);
 
 }  // namespace attnd::kernels

@@ -7,12 +7,15 @@
 
 namespace attnd {
 
-enum class DType : uint8_t { kF32, kBF16, kF16 };
+// kInt8 is for caches alone: it is nothing without the scale of its row (cache_layout.h).
+enum class DType : uint8_t { kF32, kBF16, kF16, kInt8 };
 
 // Bytes of one element.
-constexpr int64_t DTypeSize(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+constexpr int64_t DTypeSize(DType dtype) {
+  return dtype == DType::kF32 ? 4 : dtype == DType::kInt8 ? 1 : 2;
+}
 
-// "f32", "bf16", "f16": as flags, logs and error messages write it.
+// "f32", "bf16", "f16", "int8": as flags, logs and error messages write it.
 constexpr const char* DTypeName(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -21,12 +24,14 @@ constexpr const char* DTypeName(DType dtype) {
       return "bf16";
     case DType::kF16:
       return "f16";
+    case DType::kInt8:
+      return "int8";
   }
   return "?";
 }
 
 constexpr std::optional<DType> DTypeFromName(std::string_view name) {
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kInt8}) {
     if (name == DTypeName(dtype)) {
       return dtype;
     }

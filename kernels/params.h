@@ -12,7 +12,7 @@ namespace attnd::kernels {
 inline constexpr int64_t kPageTokens = 64;
 
 // A sliding-window layer: grouped-query attention. heads_q is a multiple of heads_kv.
-// Page: keys [heads_kv][kPageTokens][d_head], then values [heads_kv][kPageTokens][d_head].
+// Its pages: cache_layout.h.
 struct LocalShape {
   int64_t heads_q = 0;
   int64_t heads_kv = 0;
@@ -23,7 +23,7 @@ struct LocalShape {
 };
 
 // A global layer: multi-head latent attention, a rope key per KV head.
-// Page: [kPageTokens][d_latent + heads_kv * d_rope], a row is [c | k_r of head 0 | k_r of 1 ...].
+// Its pages: cache_layout.h.
 struct GlobalShape {
   int64_t heads_q = 0;
   int64_t heads_kv = 0;

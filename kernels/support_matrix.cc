@@ -25,7 +25,7 @@ const std::vector<SupportRow>& SupportMatrix() {
   static const std::vector<SupportRow> rows = {
       {"cpu",
        {DType::kF32, DType::kBF16, DType::kF16},
-       {DType::kF32, DType::kBF16, DType::kF16},
+       {DType::kF32, DType::kBF16, DType::kF16, DType::kInt8},
        DType::kF32,
        {"local", "global"},
        0,

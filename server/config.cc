@@ -122,8 +122,10 @@ std::vector<Flag> CacheFlags(Config& c) {
        "cache_dtype",
        kText,
        &c.cache_dtype,
-       "Element type of the cache: f32, bf16 or f16. The default on the CPU is f32, which adds no "
-       "rounding; two bytes hold twice the tokens.",
+       "Element type of the cache: f32, bf16, f16 or int8. The default on the CPU is f32, which "
+       "adds "
+       "no rounding; two bytes hold twice the tokens. int8 has a scale to each row of a head and "
+       "keeps the rotary part in bf16.",
        0,
        0,
        {},

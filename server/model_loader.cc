@@ -112,7 +112,7 @@ std::vector<std::pair<std::string, std::string>> PlannedBytes(const Config& conf
   };
   CacheQuestion question;
   question.context = plan.max_seq_len;
-  question.element_bytes = DTypeSize(cache);
+  question.cache_dtype = cache;
   question.max_rewind = config.max_rewind;
   if (const absl::StatusOr<CachePlan> session = PlanCache(model.config, question); session.ok()) {
     rows.emplace_back("session_bytes_at_max_seq_len", std::to_string(session->session_page_bytes));
@@ -161,8 +161,8 @@ absl::StatusOr<v1::ModelInfo> MakeModelInfo(const Config& config, const OpenedMo
   info.set_weight_dtype(WireDtype(HeldWeightDtype(config, model)));
   info.set_cache_dtype(WireDtype(cache));
   info.set_page_tokens(static_cast<int32_t>(kernels::kPageTokens));
-  info.set_global_bytes_per_token(model.plan.RowElements(LayerKind::kGlobal) * DTypeSize(cache));
-  info.set_local_bytes_per_token(model.plan.RowElements(LayerKind::kLocal) * DTypeSize(cache));
+  info.set_global_bytes_per_token(model.plan.TokenBytes(LayerKind::kGlobal, cache));
+  info.set_local_bytes_per_token(model.plan.TokenBytes(LayerKind::kLocal, cache));
   info.set_max_rewind(static_cast<int32_t>(config.max_rewind));
   info.set_max_message_bytes(config.max_message_bytes);
   info.set_max_batch_rows(static_cast<int32_t>(config.max_batch_rows));

@@ -50,6 +50,8 @@ v1::Dtype WireDtype(DType dtype) {
       return v1::DTYPE_BF16;
     case DType::kF16:
       return v1::DTYPE_F16;
+    case DType::kInt8:
+      return v1::DTYPE_INT8;
   }
   return v1::DTYPE_UNSPECIFIED;
 }

@@ -17,6 +17,7 @@ namespace {
 
 constexpr double kTolerance = 1e-5;
 constexpr double kHalfTolerance = 1e-2;  // weights or cache of two bytes
+constexpr double kInt8Tolerance = 2e-2;  // a cache of one byte
 
 absl::StatusOr<kernels::ReferenceMatrix> Load(WeightSource* source, const TensorSpec& spec) {
   const absl::StatusOr<TensorView> view = source->Tensor(spec);
@@ -151,7 +152,9 @@ absl::StatusOr<DemoCheck> CheckDemo(const v1::ModelInfo& model, const DemoRun& r
   }
   const bool exact = model.weight_dtype() == v1::DTYPE_F32 && model.cache_dtype() == v1::DTYPE_F32;
   DemoCheck check;
-  check.tolerance = exact ? kTolerance : kHalfTolerance;
+  check.tolerance = model.cache_dtype() == v1::DTYPE_INT8 ? kInt8Tolerance
+                    : exact                               ? kTolerance
+                                                          : kHalfTolerance;
   for (int64_t layer = 0; layer < plan.num_layers(); ++layer) {
     if (progress) {
       std::fprintf(stderr, "\rchecking layer %lld of %lld", static_cast<long long>(layer + 1),

@@ -18,6 +18,9 @@ std::string Header(const ModelConfig& config, const PlanFigures& plan, bool dtyp
                      Count(config.local_window) + ") and " + Count(plan.global_layers) +
                      " global (MLA)\ncontext " + Count(plan.context) + " tokens, " +
                      Count(plan.sessions) + (plan.sessions == 1 ? " session" : " sessions") + "\n";
+  if (plan.dtype == DType::kInt8) {
+    return text + "cache elements: int8, and a scale a row; rotary keys bf16\n";
+  }
   const std::string size = std::to_string(DTypeSize(plan.dtype));
   return text + (dtype_given ? "cache elements: " + std::string(DTypeName(plan.dtype)) + ", " +
                                    size + " bytes each\n"
@@ -133,7 +136,7 @@ absl::Status Run(const Args& args) {
     const std::optional<DType> named = DTypeFromName(args.Text("cache_dtype"));
     if (!named.has_value()) {
       return UsageError("--cache_dtype: '" + args.Text("cache_dtype") +
-                        "'; expected f32, bf16 or f16");
+                        "'; expected f32, bf16, f16 or int8");
     }
     dtype = *named;
   }
@@ -161,7 +164,7 @@ Command PlanCommand() {
         "builtin:apex1-tiny|small|medium|large or a YAML file"},
        {"context", Flag::Kind::kInt, "", "tokens per session; none: the model's longest", 1},
        {"sessions", Flag::Kind::kInt, "1", "sessions held at a time", 1, 1'000'000'000},
-       {"cache_dtype", Flag::Kind::kText, "", "f32, bf16 or f16; none: elements of 2 bytes"},
+       {"cache_dtype", Flag::Kind::kText, "", "f32, bf16, f16 or int8; none: elements of 2 bytes"},
        {"json", Flag::Kind::kSwitch, "", "print JSON, for scripts"}},
       0,
       Run};

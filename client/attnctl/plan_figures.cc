@@ -9,9 +9,9 @@ namespace {
 
 double D(int64_t n) { return static_cast<double>(n); }
 
-KindFigures Kind(int64_t parameters, int64_t elements, const PlanFigures& plan) {
-  const double token = D(elements) * D(DTypeSize(plan.dtype));
-  return {parameters, elements, token, token * D(plan.context)};
+KindFigures Kind(int64_t parameters, int64_t elements, int64_t token_bytes,
+                 const PlanFigures& plan) {
+  return {parameters, elements, D(token_bytes), D(token_bytes) * D(plan.context)};
 }
 
 void AddFlop(const ModelConfig& config, PlanFigures* plan) {
@@ -34,9 +34,12 @@ PlanFigures ComputePlan(const ModelConfig& config, int64_t context, int64_t sess
   plan.dtype = dtype;
   plan.local_layers = layers.CountOf(LayerKind::kLocal);
   plan.global_layers = layers.CountOf(LayerKind::kGlobal);
-  plan.mha = Kind(MhaParameters(config), MhaCacheElements(config), plan);
-  plan.gqa = Kind(GqaParameters(config), GqaCacheElements(config), plan);
-  plan.mla = Kind(MlaParameters(config), MlaCacheElements(config), plan);
+  plan.mha =
+      Kind(MhaParameters(config), MhaCacheElements(config), MhaTokenBytes(config, dtype), plan);
+  plan.gqa =
+      Kind(GqaParameters(config), GqaCacheElements(config), GqaTokenBytes(config, dtype), plan);
+  plan.mla =
+      Kind(MlaParameters(config), MlaCacheElements(config), MlaTokenBytes(config, dtype), plan);
   plan.parameters =
       plan.local_layers * plan.gqa.parameters + plan.global_layers * plan.mla.parameters;
   plan.window_keys = std::min(context, config.local_window);

@@ -27,6 +27,8 @@ v1::Dtype ToWireDtype(DType dtype) {
       return v1::DTYPE_BF16;
     case DType::kF16:
       return v1::DTYPE_F16;
+    case DType::kInt8:  // the server refuses it for rows
+      return v1::DTYPE_INT8;
   }
   return v1::DTYPE_UNSPECIFIED;
 }

@@ -1,7 +1,7 @@
 #include "kernels/cpu/append.h"
 
+#include "kernels/cache_layout.h"
 #include "kernels/check.h"
-#include "kernels/convert.h"
 
 namespace attnd::kernels {
 namespace {
@@ -31,16 +31,13 @@ void ForRows(WorkerPool& pool, const AppendTarget& target, const Append& append)
 void AppendLocalRows(WorkerPool& pool, const AppendLocalParams& params) {
   const LocalShape& shape = params.shape;
   const DType dtype = params.target.dtype;
-  const int64_t size = DTypeSize(dtype);
   const int64_t width = shape.d_head;
   ForRows(pool, params.target, [&](int64_t row, int64_t slot, uint8_t* page) {
     bool finite = true;
     for (int64_t head = 0; head < shape.heads_kv; ++head) {
       const int64_t from = (row * shape.heads_kv + head) * width;
-      const int64_t key = (head * kPageTokens + slot) * width;
-      const int64_t value = key + shape.heads_kv * kPageTokens * width;
-      finite &= FromFloat(dtype, params.key + from, width, page + key * size);
-      finite &= FromFloat(dtype, params.value + from, width, page + value * size);
+      finite &= StoreRow(KeyRows(shape, dtype, head), slot, params.key + from, width, page);
+      finite &= StoreRow(ValueRows(shape, dtype, head), slot, params.value + from, width, page);
     }
     return finite;
   });
@@ -48,14 +45,13 @@ void AppendLocalRows(WorkerPool& pool, const AppendLocalParams& params) {
 
 void AppendGlobalRows(WorkerPool& pool, const AppendGlobalParams& params) {
   const GlobalShape& shape = params.shape;
-  const DType dtype = params.target.dtype;
-  const int64_t size = DTypeSize(dtype);
+  const PageRows latents = LatentRows(shape, params.target.dtype);
+  const PageRows ropes = RopeRows(shape, params.target.dtype);
   const int64_t rope_width = shape.heads_kv * shape.d_rope;
   ForRows(pool, params.target, [&](int64_t row, int64_t slot, uint8_t* page) {
-    uint8_t* to = page + slot * shape.row_elements() * size;
-    bool finite = FromFloat(dtype, params.latent + row * shape.d_latent, shape.d_latent, to);
-    finite &= FromFloat(dtype, params.rope_key + row * rope_width, rope_width,
-                        to + shape.d_latent * size);
+    bool finite =
+        StoreRow(latents, slot, params.latent + row * shape.d_latent, shape.d_latent, page);
+    finite &= StoreRow(ropes, slot, params.rope_key + row * rope_width, rope_width, page);
     return finite;
   });
 }

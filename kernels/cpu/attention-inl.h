@@ -13,142 +13,17 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/matmul-inl.h"
+#include "kernels/cpu/key_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd::kernels {
 namespace HWY_NAMESPACE {
-
-// Widens `count` rows of `width` elements, `stride` bytes apart.
-using WidenRows = void (*)(const uint8_t* rows, int64_t stride, int64_t count, int64_t width,
-                           float* to, int64_t to_stride);
-
-template <typename E>
-void WidenRowsOf(const uint8_t* rows, int64_t stride, int64_t count, int64_t width, float* to,
-                 int64_t to_stride) {
-  for (int64_t t = 0; t < count; ++t) {
-    WidenElements<E>(reinterpret_cast<const typename E::Stored*>(rows + t * stride), width,
-                     to + t * to_stride);
-  }
-}
-
-// Rows of a page that are widened just before they are used, so that they are read from the
-// first-level cache. Null: they are float32 and used where they lie.
-struct StoredRows {
-  const uint8_t* p = nullptr;
-  int64_t stride = 0;  // bytes
-};
-
-// Keys [begin, begin + count) of one page. Value rows that lie in place may be read up to the
-// next multiple of 16 elements.
-struct KeyTile {
-  int64_t begin = 0;
-  int64_t count = 0;
-  WidenRows widen = nullptr;
-  StridedRows key = {};
-  StoredRows stored_key;               // widened to `key`, some rows at a time
-  StridedRows rope[kTilePanels] = {};  // of each panel
-  StridedRows value = {};
-  StoredRows stored_value;  // widened some columns at a time
-};
 
 // The panels of a tile that see some of its keys, and their valid rows.
 struct PanelSpan {
   int64_t begin = 0;
   int64_t end = 0;
 };
-
-inline const uint8_t* PageOf(const KeySource& keys, int64_t token) {
-  return keys.pool + keys.pages[token / kPageTokens - keys.first_page];
-}
-
-// The rope keys of every panel; panels of one KV head share theirs.
-inline void LoadRopeKeys(const AttendRange& range, StoredRows row, KeyTile* tile) {
-  const KeySource& keys = range.keys;
-  const int64_t width = keys.rope_width;
-  const int64_t panels = RoundUp(range.rows, kPanel) / kPanel;
-  for (int64_t panel = 0; panel < panels; ++panel) {
-    const int64_t offset = range.rope_offset[panel];
-    if (panel > 0 && offset == range.rope_offset[panel - 1]) {
-      tile->rope[panel] = tile->rope[panel - 1];
-      continue;
-    }
-    const uint8_t* rope = row.p + offset * DTypeSize(keys.dtype);
-    if (keys.dtype == DType::kF32) {
-      tile->rope[panel] = {reinterpret_cast<const float*>(rope), keys.stride};
-      continue;
-    }
-    float* to = range.scratch.rope + panel * kTileKeys * width;
-    tile->widen(rope, row.stride, tile->count, width, to, width);
-    tile->rope[panel] = {to, width};
-  }
-}
-
-// Where the tile's keys and values are, and whether they must be widened.
-inline void LocateKeys(const AttendRange& range, KeyTile* tile) {
-  const KeySource& keys = range.keys;
-  DispatchElement(keys.dtype,
-                  [tile](auto element) { tile->widen = WidenRowsOf<decltype(element)>; });
-  const int64_t element = DTypeSize(keys.dtype);
-  const StoredRows row{
-      PageOf(keys, tile->begin) + tile->begin % kPageTokens * keys.stride * element,
-      keys.stride * element};
-  if (keys.rope_width > 0) {
-    LoadRopeKeys(range, row, tile);
-  }
-  if (keys.expanded_key != nullptr) {
-    const int64_t skip = (tile->begin - keys.expanded_begin) * keys.expanded_stride;
-    tile->key = {keys.expanded_key + skip, keys.expanded_stride};
-    tile->value = {keys.expanded_value + skip, keys.expanded_stride};
-    return;
-  }
-  const StoredRows key{row.p + keys.key_offset * element, row.stride};
-  const StoredRows value{row.p + keys.value_offset * element, row.stride};
-  // One panel reads each value few times: a copy of what is float32 would not pay.
-  const bool f32 = keys.dtype == DType::kF32;
-  const bool in_place = f32 && range.rows <= kPanel;
-  if (f32 && !keys.value_is_key) {
-    tile->key = {reinterpret_cast<const float*>(key.p), keys.stride};
-  } else {
-    tile->key = {range.scratch.key, PaddedWidth(keys.key_width)};
-    tile->stored_key = key;
-  }
-  if (keys.value_is_key) {
-    tile->value = tile->key;
-  } else if (in_place && keys.value_width % kPanel == 0) {
-    tile->value = {reinterpret_cast<const float*>(value.p), keys.stride};
-  } else {
-    tile->stored_value = value;
-    tile->value = {range.scratch.value, PaddedWidth(keys.value_width)};
-  }
-}
-
-// The keys and values of the next tile of keys; nothing when they are not in pages.
-struct NextTile {
-  const uint8_t* key = nullptr;
-  int64_t key_bytes = 0;
-  const uint8_t* value = nullptr;
-  int64_t value_bytes = 0;
-};
-
-inline NextTile NextOf(const AttendRange& range, const KeyTile& tile) {
-  const KeySource& keys = range.keys;
-  const int64_t end = tile.begin + tile.count;
-  const int64_t token = end < range.key_end ? end : range.next_key;
-  if (token < 0 || keys.expanded_key != nullptr) {
-    return {};
-  }
-  const int64_t element = DTypeSize(keys.dtype);
-  const int64_t slot = token % kPageTokens;
-  const uint8_t* page = PageOf(keys, token);
-  const int64_t bytes = (kPageTokens - slot) * keys.stride * element;
-  const uint8_t* key = page + (keys.key_offset + slot * keys.stride) * element;
-  if (keys.value_offset < keys.key_offset + keys.stride) {  // one row holds both
-    const int64_t half = bytes / 2;
-    return {key, half, key + half, bytes - half};
-  }
-  return {key, bytes, page + (keys.value_offset + slot * keys.stride) * element, bytes};
-}
 
 // scores[key][row] of one panel's rows, kVectors of whose lanes are in use.
 template <int kVectors>
@@ -163,9 +38,8 @@ HWY_INLINE void PanelScores(const AttendRange& range, const KeyTile& tile, int64
   const StridedRows rope = tile.rope[panel];
   for (int64_t begin = 0; begin < tile.count; begin += kKeys) {
     if (widen) {
-      tile.widen(tile.stored_key.p + begin * tile.stored_key.stride, tile.stored_key.stride,
-                 std::min<int64_t>(kKeys, tile.count - begin), keys.key_width,
-                 range.scratch.key + begin * tile.key.row, tile.key.row);
+      tile.widen(tile.stored_key, begin, std::min<int64_t>(kKeys, tile.count - begin),
+                 keys.key_width, range.scratch.key + begin * tile.key.row, tile.key.row);
     }
     DispatchRows<kKeys>(tile.count - begin, [&](auto count) HWY_ATTR {
       RegisterTile<decltype(count)::value, kVectors> sums;
@@ -335,8 +209,8 @@ inline void AttendTile(const AttendRange& range, const KeyTile& tile) {
     PanelSoftmax(range, tile, panel, vectors, shrink);
   }
   if (tile.stored_value.p != nullptr) {
-    tile.widen(tile.stored_value.p, tile.stored_value.stride, tile.count, range.keys.value_width,
-               range.scratch.value, PaddedWidth(range.keys.value_width));
+    tile.widen(tile.stored_value, 0, tile.count, range.keys.value_width, range.scratch.value,
+               PaddedWidth(range.keys.value_width));
   }
   AddValues(range, tile, span, shrink, next);
 }

@@ -20,9 +20,7 @@ struct AttentionForm {
   const float* query = nullptr;       // [rows][heads_q][key_width]
   const float* rope_query = nullptr;  // [rows][heads_q][rope_width]
   float* output = nullptr;            // [rows][heads_q][value_width]
-  // Query heads that share a rope key, and where rope keys begin in a page's row.
-  int64_t rope_group = 1;
-  int64_t rope_begin = 0;
+  int64_t rope_group = 1;             // query heads that share a rope key
 
   int64_t group() const { return heads_q / heads_kv; }
 };

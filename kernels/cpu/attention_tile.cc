@@ -14,7 +14,6 @@ AttentionForm GlobalForm(const GlobalShape& shape, int64_t width) {
   form.value_width = width;
   form.rope_width = shape.d_rope;
   form.rope_group = shape.group();
-  form.rope_begin = shape.d_latent;
   return form;
 }
 
@@ -72,12 +71,10 @@ KeySource KeysOf(const LocalShape& shape, const AttentionBatch& batch, int64_t s
   keys.pool = batch.pool;
   keys.pages = batch.sequences[sequence].pages;
   keys.first_page = batch.sequences[sequence].first_page;
-  keys.dtype = batch.dtype;
   keys.key_width = shape.d_head;
   keys.value_width = shape.d_head;
-  keys.key_offset = kv_head * kPageTokens * shape.d_head;
-  keys.value_offset = (shape.heads_kv + kv_head) * kPageTokens * shape.d_head;
-  keys.stride = shape.d_head;
+  keys.key = KeyRows(shape, batch.dtype, kv_head);
+  keys.value = ValueRows(shape, batch.dtype, kv_head);
   return keys;
 }
 
@@ -87,11 +84,11 @@ KeySource KeysOf(const GlobalShape& shape, const AttentionBatch& batch, int64_t 
   keys.pool = batch.pool;
   keys.pages = batch.sequences[sequence].pages;
   keys.first_page = batch.sequences[sequence].first_page;
-  keys.dtype = batch.dtype;
   keys.key_width = shape.d_latent;
   keys.rope_width = shape.d_rope;
   keys.value_width = shape.d_latent;
-  keys.stride = shape.row_elements();
+  keys.key = LatentRows(shape, batch.dtype);
+  keys.rope = RopeRows(shape, batch.dtype);
   keys.value_is_key = true;
   return keys;
 }
@@ -102,12 +99,14 @@ KeySource KeysOf(const ShadowShape& shape, const AttentionBatch& batch, int64_t 
   keys.pool = batch.pool;
   keys.pages = batch.sequences[sequence].pages;
   keys.first_page = batch.sequences[sequence].first_page;
-  keys.dtype = batch.dtype;
   keys.key_width = shape.key_width();
   keys.value_width = shape.d_head;
-  keys.key_offset = kv_head * kPageTokens * shape.head_elements();
-  keys.value_offset = keys.key_offset + shape.key_width();
-  keys.stride = shape.head_elements();
+  const int64_t element = DTypeSize(batch.dtype);
+  const int64_t stride = shape.head_elements() * element;
+  const int64_t begin = kv_head * kPageTokens * stride;
+  const int64_t end = begin + kPageTokens * stride;
+  keys.key = {batch.dtype, begin, stride, 0, end};
+  keys.value = {batch.dtype, begin + shape.key_width() * element, stride, 0, end};
   return keys;
 }
 
@@ -133,7 +132,7 @@ void LoadTile(const KernelTable& table, const AttentionForm& form, const Attenti
     table.pack_panel(rope, form.rope_width, batch.scale, to + form.key_width * kPanel);
     const int64_t head =
         tile.kv_head * form.group() + (tile.packed_begin + panel * kPanel) % form.group();
-    scratch->rope_offset[panel] = form.rope_begin + head / form.rope_group * form.rope_width;
+    scratch->rope_offset[panel] = head / form.rope_group * form.rope_width;
   }
 }
 

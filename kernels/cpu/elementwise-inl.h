@@ -42,10 +42,13 @@ void Rope(float* x, const float* cos, const float* sin, int64_t heads, int64_t h
   }
 }
 
-void Widen(DType dtype, const void* src, int64_t n, float* dst) {
+void Widen(DType dtype, const void* src, float scale, int64_t n, float* dst) {
+  if (dtype == DType::kInt8) {
+    WidenElements(Int8Element{scale}, static_cast<const int8_t*>(src), n, dst);
+    return;
+  }
   DispatchElement(dtype, [&](auto element) HWY_ATTR {
-    using E = decltype(element);
-    WidenElements<E>(static_cast<const typename E::Stored*>(src), n, dst);
+    WidenElements(element, static_cast<const typename decltype(element)::Stored*>(src), n, dst);
   });
 }
 

@@ -51,7 +51,7 @@ class Expansion {
   // Latents of tokens [begin, end) as [end - begin][d_latent], page by page.
   void WidenLatents(int64_t sequence, int64_t begin, int64_t end) {
     const int64_t width = params_.shape.d_latent;
-    const int64_t row_bytes = params_.shape.row_elements() * DTypeSize(params_.batch.dtype);
+    const PageRows rows = LatentRows(params_.shape, params_.batch.dtype);
     const AttentionSequence& pages = params_.batch.sequences[sequence];
     const int64_t first_page = begin / kPageTokens;
     pool_.ParallelFor((end - 1) / kPageTokens - first_page + 1, [&](int64_t task, int) {
@@ -59,8 +59,9 @@ class Expansion {
       const uint8_t* data = params_.batch.pool + pages.pages[page - pages.first_page];
       const int64_t last = std::min((page + 1) * kPageTokens, end);
       for (int64_t token = std::max(page * kPageTokens, begin); token < last; ++token) {
-        table_.widen(params_.batch.dtype, data + token % kPageTokens * row_bytes, width,
-                     workspace_.latents() + (token - begin) * width);
+        const int64_t slot = token % kPageTokens;
+        table_.widen(rows.dtype, data + rows.offset + slot * rows.stride, ScaleOf(rows, slot, data),
+                     width, workspace_.latents() + (token - begin) * width);
       }
     });
   }

@@ -29,14 +29,17 @@ void FillShadowParallel(const KernelTable& table, WorkerPool& pool,
   const GlobalShape& shape = params.shape;
   const ShadowShape of_shadow = ShadowOf(shape);
   const int64_t width = shape.d_head;
-  const int64_t row_bytes = shape.row_elements() * DTypeSize(params.dtype);
+  const PageRows latent_rows = LatentRows(shape, params.dtype);
+  const PageRows rope_rows = RopeRows(shape, params.dtype);
   for (int64_t begin = 0; begin < params.rows; begin += kExpandKeys) {
     const int64_t rows = std::min(kExpandKeys, params.rows - begin);
     ForRows(pool, rows, [&](int64_t row) {
       const int64_t slot = params.slot[begin + row];
       Check(slot >= 0 && slot < kPageTokens, "a slot is within its page");
-      table.widen(params.dtype, params.pool + params.page[begin + row] + slot * row_bytes,
-                  shape.d_latent, workspace.latents() + row * shape.d_latent);
+      const uint8_t* page = params.pool + params.page[begin + row];
+      table.widen(params.dtype, page + latent_rows.offset + slot * latent_rows.stride,
+                  ScaleOf(latent_rows, slot, page), shape.d_latent,
+                  workspace.latents() + row * shape.d_latent);
     });
     const auto expand = [&](const PackedWeight* weight, float* to) {
       ProjectParams project;
@@ -55,13 +58,13 @@ void FillShadowParallel(const KernelTable& table, WorkerPool& pool,
     ForRows(pool, rows, [&](int64_t row) {
       auto* page = reinterpret_cast<float*>(params.shadow + params.shadow_page[begin + row]);
       const int64_t slot = params.slot[begin + row];
-      const uint8_t* rope = params.pool + params.page[begin + row] + slot * row_bytes +
-                            shape.d_latent * DTypeSize(params.dtype);
+      const uint8_t* rope =
+          params.pool + params.page[begin + row] + rope_rows.offset + slot * rope_rows.stride;
       for (int64_t head = 0; head < shape.heads_kv; ++head) {
         const int64_t from = (head * kExpandKeys + row) * PaddedWidth(width);
         float* to = page + (head * kPageTokens + slot) * of_shadow.head_elements();
         std::copy_n(workspace.expanded_keys() + from, width, to);
-        table.widen(params.dtype, rope + head * shape.d_rope * DTypeSize(params.dtype),
+        table.widen(rope_rows.dtype, rope + head * shape.d_rope * DTypeSize(rope_rows.dtype), 1,
                     shape.d_rope, to + width);
         std::copy_n(workspace.expanded_values() + from, width, to + of_shadow.key_width());
       }

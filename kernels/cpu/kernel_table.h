@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cache_layout.h"
 #include "kernels/dtype.h"
 #include "kernels/params.h"
 
@@ -56,15 +57,13 @@ struct KeySource {
   const uint8_t* pool = nullptr;
   const int64_t* pages = nullptr;  // as in AttentionSequence
   int64_t first_page = 0;
-  DType dtype = DType::kF32;  // of the pages
 
   int64_t key_width = 0;
   int64_t rope_width = 0;
   int64_t value_width = 0;
-  // Element offsets within a page, and elements from one token to the next.
-  int64_t key_offset = 0;
-  int64_t value_offset = 0;
-  int64_t stride = 0;
+  PageRows key;
+  PageRows rope;
+  PageRows value;
   bool value_is_key = false;  // latents: the value is the first part of the key
 
   // Expanded keys and values, when not null: token t at row t - expanded_begin, in place of the
@@ -97,8 +96,8 @@ struct AttendRange {
   int64_t rows = 0;             // <= kTileRows
   const int64_t* lo = nullptr;  // [rows rounded up to 16]: intervals, ascending
   const int64_t* hi = nullptr;
-  // Element offset within a page row of the rope key that a panel's rows meet: panels may belong
-  // to different KV heads. Null without a rope part.
+  // Element offset within a token's rope keys of the one that a panel's rows meet: panels may
+  // belong to different KV heads. Null without a rope part.
   const int64_t* rope_offset = nullptr;  // [kTilePanels]
   int64_t key_begin = 0;
   int64_t key_end = 0;
@@ -112,7 +111,8 @@ struct KernelTable {
   void (*project)(const ProjectTile& tile) = nullptr;
   // Rotates `count` pairs of each of `heads` heads of one row.
   void (*rope)(float* x, const float* cos, const float* sin, int64_t heads, int64_t half) = nullptr;
-  void (*widen)(DType dtype, const void* src, int64_t n, float* dst) = nullptr;
+  // `scale` is of int8 alone.
+  void (*widen)(DType dtype, const void* src, float scale, int64_t n, float* dst) = nullptr;
   // 16 rows of `width` to a panel [width][16], scaled.
   void (*pack_panel)(const float* const* rows, int64_t width, float scale, float* panel) = nullptr;
   void (*attend)(const AttendRange& range) = nullptr;

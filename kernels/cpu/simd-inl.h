@@ -68,7 +68,19 @@ struct F16Element {
   }
 };
 
-// Calls f(element) with the element type of `dtype`.
+// Of a row with this scale.
+struct Int8Element {
+  using Stored = int8_t;
+  float scale = 1;
+  HWY_INLINE V Load(const int8_t* p) const {
+    const hn::Rebind<int8_t, Floats> narrow;
+    const hn::RebindToSigned<Floats> wide;
+    const V units = hn::ConvertTo(Floats(), hn::PromoteTo(wide, hn::LoadU(narrow, p)));
+    return hn::Mul(units, hn::Set(Floats(), scale));
+  }
+};
+
+// Calls f(element) with the element type of `dtype`, which has no scales.
 template <typename F>
 HWY_INLINE void DispatchElement(DType dtype, const F& f) {
   switch (dtype) {
@@ -78,25 +90,28 @@ HWY_INLINE void DispatchElement(DType dtype, const F& f) {
       return f(BF16Element());
     case DType::kF16:
       return f(F16Element());
+    case DType::kInt8:
+      return;
   }
 }
 
 template <typename E>
-HWY_INLINE void WidenElements(const typename E::Stored* src, int64_t n, float* dst) {
+HWY_INLINE void WidenElements(const E& element, const typename E::Stored* src, int64_t n,
+                              float* dst) {
   const Floats d;
   int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    const V a = E::Load(src + i);
-    const V b = E::Load(src + i + kLanes);
-    const V c = E::Load(src + i + 2 * kLanes);
-    const V e = E::Load(src + i + 3 * kLanes);
+    const V a = element.Load(src + i);
+    const V b = element.Load(src + i + kLanes);
+    const V c = element.Load(src + i + 2 * kLanes);
+    const V e = element.Load(src + i + 3 * kLanes);
     hn::StoreU(a, d, dst + i);
     hn::StoreU(b, d, dst + i + kLanes);
     hn::StoreU(c, d, dst + i + 2 * kLanes);
     hn::StoreU(e, d, dst + i + 3 * kLanes);
   }
   for (; i + kLanes <= n; i += kLanes) {
-    hn::StoreU(E::Load(src + i), d, dst + i);
+    hn::StoreU(element.Load(src + i), d, dst + i);
   }
   if (i < n) {
     typename E::Stored tail[kPanel] = {};
@@ -104,7 +119,7 @@ HWY_INLINE void WidenElements(const typename E::Stored* src, int64_t n, float* d
     for (int64_t j = i; j < n; ++j) {
       tail[j - i] = src[j];
     }
-    hn::StoreU(E::Load(tail), d, wide);
+    hn::StoreU(element.Load(tail), d, wide);
     for (int64_t j = i; j < n; ++j) {
       dst[j] = wide[j - i];
     }

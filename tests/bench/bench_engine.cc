@@ -104,7 +104,7 @@ void Decode(benchmark::State& state, LazyEngine& lazy, int64_t layer, int64_t se
   }
   const LayerPlan& plan = engine.engine().plan();
   Count(state, static_cast<double>(sessions) * ChunkFlop(plan, KindOf(layer), history, 1),
-        static_cast<double>(sessions * plan.RowElements(KindOf(layer)) * history * 2));
+        static_cast<double>(sessions * history * plan.TokenBytes(KindOf(layer), DType::kBF16)));
   state.counters["tokens"] = benchmark::Counter(static_cast<double>(sessions),
                                                 benchmark::Counter::kIsIterationInvariantRate);
 }

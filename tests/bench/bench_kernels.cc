@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cache_layout.h"
 #include "kernels/convert.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/worker_pool.h"
@@ -38,7 +39,7 @@ std::unique_ptr<Backend> MakeBackend(const Setting& setting) {
 void LocalAttention(benchmark::State& state, const Setting& setting, const LocalShape& shape,
                     DType dtype, const std::vector<Span>& spans) {
   const auto backend = MakeBackend(setting);
-  const PagedBatch pages(*backend, dtype, shape.row_elements() * kernels::kPageTokens, spans);
+  const PagedBatch pages(*backend, dtype, FilledPage(shape, dtype), spans);
   (void)backend->Prepare(pages.limits(), &shape, nullptr);
   const int64_t width = shape.heads_q * shape.d_head;
   const std::vector<float> query = Values(pages.rows() * width, 1);
@@ -52,13 +53,13 @@ void LocalAttention(benchmark::State& state, const Setting& setting, const Local
     backend->LocalAttention(params);
   }
   Count(state, 4.0 * static_cast<double>(pages.pairs() * width),
-        static_cast<double>(pages.tokens() * shape.row_elements() * DTypeSize(dtype)));
+        static_cast<double>(pages.tokens() * kernels::TokenBytes(shape, dtype)));
 }
 
 void LatentAttention(benchmark::State& state, const Setting& setting, const GlobalShape& shape,
                      DType dtype, const std::vector<Span>& spans) {
   const auto backend = MakeBackend(setting);
-  const PagedBatch pages(*backend, dtype, shape.row_elements() * kernels::kPageTokens, spans);
+  const PagedBatch pages(*backend, dtype, FilledPage(shape, dtype), spans);
   (void)backend->Prepare(pages.limits(), nullptr, &shape);
   const std::vector<float> query = Values(pages.rows() * shape.heads_q * shape.d_latent, 1);
   const std::vector<float> rope = Values(pages.rows() * shape.heads_q * shape.d_rope, 2);
@@ -74,7 +75,7 @@ void LatentAttention(benchmark::State& state, const Setting& setting, const Glob
   }
   const int64_t per_pair = 2 * (2 * shape.d_latent + shape.d_rope);
   Count(state, static_cast<double>(pages.pairs() * shape.heads_q * per_pair),
-        static_cast<double>(pages.tokens() * shape.row_elements() * DTypeSize(dtype)));
+        static_cast<double>(pages.tokens() * kernels::TokenBytes(shape, dtype)));
 }
 
 std::unique_ptr<kernels::PackedWeight> Pack(Backend& backend, DType dtype, int64_t groups,
@@ -99,10 +100,11 @@ std::unique_ptr<kernels::PackedWeight> Pack(Backend& backend, DType dtype, int64
 void ExpandedAttention(benchmark::State& state, const Setting& setting, const GlobalShape& shape,
                        DType dtype, const std::vector<Span>& spans) {
   const auto backend = MakeBackend(setting);
-  const PagedBatch pages(*backend, dtype, shape.row_elements() * kernels::kPageTokens, spans);
+  const PagedBatch pages(*backend, dtype, FilledPage(shape, dtype), spans);
   (void)backend->Prepare(pages.limits(), nullptr, &shape);
-  const auto expand_key = Pack(*backend, dtype, shape.heads_kv, shape.d_head, shape.d_latent);
-  const auto expand_value = Pack(*backend, dtype, shape.heads_kv, shape.d_head, shape.d_latent);
+  const DType weights = dtype == DType::kInt8 ? DType::kBF16 : dtype;
+  const auto expand_key = Pack(*backend, weights, shape.heads_kv, shape.d_head, shape.d_latent);
+  const auto expand_value = Pack(*backend, weights, shape.heads_kv, shape.d_head, shape.d_latent);
   const std::vector<float> query = Values(pages.rows() * shape.heads_q * shape.d_head, 1);
   const std::vector<float> rope = Values(pages.rows() * shape.heads_q * shape.d_rope, 2);
   std::vector<float> output(query.size());
@@ -121,7 +123,7 @@ void ExpandedAttention(benchmark::State& state, const Setting& setting, const Gl
   const int64_t per_token = 4 * shape.d_latent * shape.heads_kv * shape.d_head;
   Count(state,
         static_cast<double>(pages.pairs() * shape.heads_q * per_pair + pages.tokens() * per_token),
-        static_cast<double>(pages.tokens() * shape.row_elements() * DTypeSize(dtype)));
+        static_cast<double>(pages.tokens() * kernels::TokenBytes(shape, dtype)));
 }
 
 // Decode over a shadow: each session's new row is decompressed into it, then all attend.
@@ -129,8 +131,10 @@ void ShadowAttention(benchmark::State& state, const Setting& setting, const Glob
                      DType dtype, const std::vector<Span>& spans) {
   const auto backend = MakeBackend(setting);
   const kernels::ShadowShape of_shadow = kernels::ShadowOf(shape);
-  const PagedBatch latents(*backend, dtype, shape.row_elements() * kernels::kPageTokens, spans);
-  const PagedBatch pages(*backend, DType::kF32, of_shadow.row_elements() * kernels::kPageTokens,
+  const PagedBatch latents(*backend, dtype, FilledPage(shape, dtype), spans);
+  const std::vector<float> values = Values(of_shadow.row_elements() * kernels::kPageTokens, 3);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+  const PagedBatch pages(*backend, DType::kF32, {bytes, bytes + values.size() * sizeof(float)},
                          spans);
   (void)backend->Prepare(pages.limits(), nullptr, &shape);
   const auto expand_key = Pack(*backend, dtype, shape.heads_kv, shape.d_head, shape.d_latent);
@@ -194,7 +198,7 @@ void Projection(benchmark::State& state, const Setting& setting, DType dtype, in
 }
 
 constexpr std::pair<const char*, DType> kDTypes[] = {
-    {"f32", DType::kF32}, {"bf16", DType::kBF16}, {"f16", DType::kF16}};
+    {"f32", DType::kF32}, {"bf16", DType::kBF16}, {"f16", DType::kF16}, {"int8", DType::kInt8}};
 const LocalShape kGqa{128, 8, 128};
 const LocalShape kMha{8, 8, 128};
 const GlobalShape kApex{128, 8, 128, 64, 512};
@@ -282,6 +286,9 @@ void AddAll(const Setting& s) {
   for (const auto& [name, dtype] : kDTypes) {
     AddLocal(s, name, dtype);
     AddGlobal(s, name, dtype);
+    if (dtype == DType::kInt8) {
+      continue;  // of caches alone
+    }
     for (const int64_t rows : {1, 2, 4, 6, 8, 12, 16, 32, 64, 128, 512}) {
       Add(s, "projection/" + std::to_string(rows) + "/" + name,
           [=, d = dtype](benchmark::State& st) { Projection(st, s, d, rows, 4096); });

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cache_layout.h"
 #include "kernels/check.h"
-#include "kernels/convert.h"
 
 namespace attnd::bench {
 
@@ -17,9 +17,35 @@ std::vector<float> Values(int64_t n, uint64_t seed) {
   return values;
 }
 
-PagedBatch::PagedBatch(kernels::Backend& backend, DType dtype, int64_t page_elements,
+std::vector<uint8_t> FilledPage(const kernels::LocalShape& shape, DType dtype) {
+  std::vector<uint8_t> page(static_cast<size_t>(kernels::PageBytes(shape, dtype)));
+  const std::vector<float> values = Values(kernels::kPageTokens * shape.row_elements(), 3);
+  const float* row = values.data();
+  for (int64_t head = 0; head < shape.heads_kv; ++head) {
+    for (int64_t slot = 0; slot < kernels::kPageTokens; ++slot, row += 2 * shape.d_head) {
+      StoreRow(KeyRows(shape, dtype, head), slot, row, shape.d_head, page.data());
+      StoreRow(ValueRows(shape, dtype, head), slot, row + shape.d_head, shape.d_head, page.data());
+    }
+  }
+  return page;
+}
+
+std::vector<uint8_t> FilledPage(const kernels::GlobalShape& shape, DType dtype) {
+  std::vector<uint8_t> page(static_cast<size_t>(kernels::PageBytes(shape, dtype)));
+  const std::vector<float> values = Values(kernels::kPageTokens * shape.row_elements(), 3);
+  const float* row = values.data();
+  for (int64_t slot = 0; slot < kernels::kPageTokens; ++slot, row += shape.row_elements()) {
+    StoreRow(LatentRows(shape, dtype), slot, row, shape.d_latent, page.data());
+    StoreRow(RopeRows(shape, dtype), slot, row + shape.d_latent, shape.heads_kv * shape.d_rope,
+             page.data());
+  }
+  return page;
+}
+
+PagedBatch::PagedBatch(kernels::Backend& backend, DType dtype, const std::vector<uint8_t>& page,
                        const std::vector<Span>& spans)
     : dtype_(dtype) {
+  const auto page_bytes = static_cast<int64_t>(page.size());
   int64_t pages = 0;
   for (const Span& span : spans) {
     const int64_t end = span.history + span.rows;
@@ -29,7 +55,7 @@ PagedBatch::PagedBatch(kernels::Backend& backend, DType dtype, int64_t page_elem
     const int64_t count = (end - 1) / kernels::kPageTokens - first_page + 1;
     pages_.emplace_back();
     for (int64_t i = 0; i < count; ++i) {
-      pages_.back().push_back((pages + i) * page_elements * DTypeSize(dtype));
+      pages_.back().push_back((pages + i) * page_bytes);
     }
     sequences_.push_back({nullptr, first_page, rows(), span.rows});
     for (int64_t row = span.history; row < end; ++row) {
@@ -42,13 +68,11 @@ PagedBatch::PagedBatch(kernels::Backend& backend, DType dtype, int64_t page_elem
   for (size_t i = 0; i < sequences_.size(); ++i) {
     sequences_[i].pages = pages_[i].data();
   }
-  auto pool = backend.Allocate("pages", pages * page_elements * DTypeSize(dtype));
+  auto pool = backend.Allocate("pages", pages * page_bytes);
   Check(pool.ok(), "there is memory for the pages of a benchmark");
   pool_ = std::move(*pool);
-  const std::vector<float> values = Values(page_elements, 3);
-  for (int64_t page = 0; page < pages; ++page) {
-    kernels::FromFloat(dtype, values.data(), page_elements,
-                       pool_->data() + page * page_elements * DTypeSize(dtype));
+  for (int64_t i = 0; i < pages; ++i) {
+    backend.Upload(pool_->data() + i * page_bytes, page.data(), page_bytes);
   }
 }
 

@@ -19,10 +19,14 @@ struct Span {
 // Deterministic values in [-1, 1).
 std::vector<float> Values(int64_t n, uint64_t seed);
 
-// Page tables, intervals and a pool for a batch, on a backend.
+// A page of rows.
+std::vector<uint8_t> FilledPage(const kernels::LocalShape& shape, DType dtype);
+std::vector<uint8_t> FilledPage(const kernels::GlobalShape& shape, DType dtype);
+
+// Page tables, intervals and a pool of copies of a page for a batch, on a backend.
 class PagedBatch {
  public:
-  PagedBatch(kernels::Backend& backend, DType dtype, int64_t page_elements,
+  PagedBatch(kernels::Backend& backend, DType dtype, const std::vector<uint8_t>& page,
              const std::vector<Span>& spans);
 
   int64_t rows() const { return static_cast<int64_t>(lo_.size()); }

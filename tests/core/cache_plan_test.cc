@@ -49,7 +49,7 @@ TEST(CachePlan, PagesAreRoundedUpAndSessionsMultiply) {
   CacheQuestion question;
   question.context = 65;
   question.sessions = 1000;
-  question.element_bytes = 4;
+  question.cache_dtype = DType::kF32;
   const ModelConfig config = LoadModelConfig("builtin:apex1-small").value();
   const CachePlan plan = PlanCache(config, question).value();
   const int64_t row = 4 * (10 * 256 + 2 * 128);
@@ -58,6 +58,17 @@ TEST(CachePlan, PagesAreRoundedUpAndSessionsMultiply) {
   EXPECT_EQ(plan.session_page_bytes, 128 * row);
   EXPECT_EQ(plan.total_bytes, 65000 * row);
   EXPECT_EQ(plan.total_page_bytes, 128000 * row);
+}
+
+TEST(CachePlan, Int8CountsScalesAndRotaryKeysOfTwoBytes) {
+  CacheQuestion question;
+  question.context = 64;
+  question.cache_dtype = DType::kInt8;
+  const CachePlan plan = PlanCache(Large(), question).value();
+  EXPECT_EQ(plan.mha_token_bytes, 2 * 128 * (128 + 4));
+  EXPECT_EQ(plan.gqa_token_bytes, 2 * 8 * (128 + 4));
+  EXPECT_EQ(plan.mla_token_bytes, 512 + 4 + 2 * 8 * 64);
+  EXPECT_EQ(plan.session_page_bytes, 64 * (60 * plan.gqa_token_bytes + 12 * plan.mla_token_bytes));
 }
 
 TEST(CachePlan, RefusesWhatIsOutOfRangeByName) {
@@ -70,9 +81,6 @@ TEST(CachePlan, RefusesWhatIsOutOfRangeByName) {
   question.sessions = 0;
   EXPECT_EQ(message(Large(), question), "sessions is 0; expected 1 to 1073741824");
   question.sessions = 1;
-  question.element_bytes = 9;
-  EXPECT_EQ(message(Large(), question), "element_bytes is 9; expected 1 to 8");
-  question.element_bytes = 2;
   question.max_rewind = -1;
   EXPECT_EQ(message(Large(), question), "max_rewind is -1; expected 0 to 2147483648");
 }
@@ -90,7 +98,7 @@ TEST(CachePlan, NothingOverflows) {
   ASSERT_TRUE(ValidateModelConfig(config, "largest").ok()) << ValidateModelConfig(config, "l");
   CacheQuestion question;
   question.context = 1 << 24;
-  question.element_bytes = 8;
+  question.cache_dtype = DType::kF32;
   question.max_rewind = int64_t{1} << 31;
   const CachePlan plan = PlanCache(config, question).value();
   EXPECT_GT(plan.session_mha_bytes, 0);

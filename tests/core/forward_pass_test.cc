@@ -61,7 +61,10 @@ double WorstError(TestEngine* engine, const std::vector<GoldenCase>& cases, int6
 
 TEST_P(ForwardPassTest, EverySplitGivesTheGoldenAnswers) {
   const auto& [model, dtype] = GetParam();
-  const double tolerance = dtype == DType::kF32 ? kGoldenF32 : kGoldenHalfStorage;
+  const bool int8 = dtype == DType::kInt8;
+  const double tolerance = int8                   ? kGoldenInt8Cache
+                           : dtype == DType::kF32 ? kGoldenF32
+                                                  : kGoldenHalfStorage;
   const std::string dir = GoldenDir() + "/" + model;
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(dir + "/model.yaml");
   ASSERT_TRUE(config.ok()) << config.status();
@@ -74,7 +77,7 @@ TEST_P(ForwardPassTest, EverySplitGivesTheGoldenAnswers) {
     options.isa = isa;
     options.threads = 2;
     options.engine.cache_dtype = dtype;
-    options.engine.weight_dtype = dtype;
+    options.engine.weight_dtype = int8 ? DType::kF32 : dtype;
     options.engine.prefill_chunk_rows = 200;  // so that long prefills run in chunks
     TestEngine engine(*config, dir + "/model.safetensors", options);
     // The best set is the one that serves. Every split on the others, the plain fallback above all,
@@ -90,7 +93,8 @@ TEST_P(ForwardPassTest, EverySplitGivesTheGoldenAnswers) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ForwardPassTest,
                          testing::Combine(testing::ValuesIn(GoldenModels()),
-                                          testing::Values(DType::kF32, DType::kBF16, DType::kF16)),
+                                          testing::Values(DType::kF32, DType::kBF16, DType::kF16,
+                                                          DType::kInt8)),
                          [](const auto& instance) {
                            return std::get<0>(instance.param) + "_" +
                                   DTypeName(std::get<1>(instance.param));

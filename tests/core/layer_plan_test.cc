@@ -36,8 +36,11 @@ TEST(LayerPlan, ShapesAndScales) {
   EXPECT_EQ(plan.max_seq_len, 131072);
   EXPECT_EQ(plan.local.window, 8192);
   EXPECT_EQ(plan.local.shape.group(), 16);
-  EXPECT_EQ(plan.RowElements(LayerKind::kLocal), 2048);
-  EXPECT_EQ(plan.RowElements(LayerKind::kGlobal), 1024);
+  EXPECT_EQ(plan.TokenBytes(LayerKind::kLocal, DType::kF32), 4 * 2048);
+  EXPECT_EQ(plan.TokenBytes(LayerKind::kGlobal, DType::kBF16), 2 * 1024);
+  // 8 KV heads' keys and values of 128 with a scale each; latents of 512, a scale, bf16 rope keys.
+  EXPECT_EQ(plan.TokenBytes(LayerKind::kLocal, DType::kInt8), 2 * 8 * (128 + 4));
+  EXPECT_EQ(plan.TokenBytes(LayerKind::kGlobal, DType::kInt8), 512 + 4 + 2 * 8 * 64);
   EXPECT_EQ(plan.global.d_query_latent, 768);
   EXPECT_EQ(plan.local.rope.width, 128);
   EXPECT_EQ(plan.global.rope.width, 64);

@@ -96,7 +96,7 @@ class Sender {
 };
 
 struct Storage {
-  std::string flag;  // --weight_dtype and --cache_dtype
+  std::string flag;  // --cache_dtype, and --weight_dtype unless it is int8
   v1::Dtype wire;
   std::string name;
   std::string isa = "best";
@@ -107,16 +107,17 @@ class GoldenOverGrpcTest : public testing::TestWithParam<std::tuple<std::string,
 TEST_P(GoldenOverGrpcTest, EverySplitGivesTheGoldenAnswers) {
   const auto& [model, storage] = GetParam();
   const bool full = storage.flag == "f32" && storage.wire == v1::DTYPE_F32;
-  const double tolerance = full ? kGoldenF32 : kGoldenHalfStorage;
+  const bool int8 = storage.flag == "int8";
+  const double tolerance = full ? kGoldenF32 : int8 ? kGoldenInt8Cache : kGoldenHalfStorage;
   const std::string dir = GoldenDir() + "/" + model;
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(dir + "/model.yaml");
   ASSERT_TRUE(config.ok()) << config.status();
   const absl::StatusOr<std::vector<GoldenCase>> cases = LoadGolden(dir);
   ASSERT_TRUE(cases.ok()) << cases.status();
   ReadyServer server({"--model=" + dir + "/model.yaml", "--weights=" + dir + "/model.safetensors",
-                      "--weight_dtype=" + storage.flag, "--cache_dtype=" + storage.flag,
-                      "--isa=" + storage.isa, "--prefill_chunk_rows=200",
-                      "--kv_cache_bytes=256MiB"});
+                      "--weight_dtype=" + (int8 ? "f32" : storage.flag),
+                      "--cache_dtype=" + storage.flag, "--isa=" + storage.isa,
+                      "--prefill_chunk_rows=200", "--kv_cache_bytes=256MiB"});
   if (storage.isa != "best") {
     EXPECT_EQ(server.Ready("device"), "cpu:" + storage.isa);
   }
@@ -154,6 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Storage{"f32", v1::DTYPE_F32, "f32"},
                                      Storage{"bf16", v1::DTYPE_F32, "bf16"},
                                      Storage{"f16", v1::DTYPE_F32, "f16"},
+                                     Storage{"int8", v1::DTYPE_F32, "int8"},
                                      Storage{"f32", v1::DTYPE_BF16, "f32_wire_bf16"},
                                      Storage{"f32", v1::DTYPE_F16, "f32_wire_f16"})),
     NameOf);
@@ -162,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
 std::vector<Storage> Isas() {
   std::vector<Storage> all;
   for (const std::string& isa : kernels::CpuIsas()) {
-    for (const std::string dtype : {"f32", "bf16", "f16"}) {
+    for (const std::string dtype : {"f32", "bf16", "f16", "int8"}) {
       all.push_back({dtype, v1::DTYPE_F32, dtype + "_" + isa, isa});
     }
   }

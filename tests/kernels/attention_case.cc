@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cache_layout.h"
 #include "kernels/check.h"
 
 namespace attnd::kernels {
@@ -65,8 +66,7 @@ bool AttentionCase::Sees(int64_t sequence, int64_t token) const {
   });
 }
 
-void AttentionCase::MakePool(int64_t page_elements) {
-  const int64_t page_bytes = page_elements * DTypeSize(dtype_);
+void AttentionCase::MakePool(int64_t page_bytes) {
   std::vector<int64_t*> used;
   for (size_t s = 0; s < intervals_.size(); ++s) {
     const int64_t first_page = first_[s] / kPageTokens;
@@ -152,7 +152,7 @@ LocalCase::LocalCase(const LocalShape& shape, DType dtype, std::vector<Intervals
     key_.push_back(random_.Floats(elements));
     value_.push_back(random_.Floats(elements));
   }
-  MakePool(shape.row_elements() * kPageTokens);
+  MakePool(PageBytes(shape, dtype_));
 }
 
 float* LocalCase::Key(int64_t sequence, int64_t token, int64_t head) {
@@ -166,10 +166,6 @@ float* LocalCase::Value(int64_t sequence, int64_t token, int64_t head) {
 }
 
 void LocalCase::Store(Backend& backend) {
-  for (size_t s = 0; s < key_.size(); ++s) {
-    key_[s] = Rounded(dtype_, key_[s]);
-    value_[s] = Rounded(dtype_, value_[s]);
-  }
   ForTokens([&](int64_t sequence, int64_t token, int64_t page, int32_t slot) {
     uint8_t not_finite = 0;
     AppendLocalParams params;
@@ -180,6 +176,10 @@ void LocalCase::Store(Backend& backend) {
     backend.AppendLocal(params);
     ASSERT_EQ(not_finite, 0);
   });
+  for (size_t s = 0; s < key_.size(); ++s) {
+    key_[s] = RoundedRows(dtype_, key_[s], shape_.d_head);
+    value_[s] = RoundedRows(dtype_, value_[s], shape_.d_head);
+  }
 }
 
 LocalAttentionParams LocalCase::Params(float* output, int64_t only) const {
@@ -241,14 +241,10 @@ GlobalCase::GlobalCase(const GlobalShape& shape, DType cache, DType weights,
   const int64_t elements = shape.heads_kv * shape.d_head * shape.d_latent;
   w_uk_ = Rounded(weights, random_.Floats(elements));
   w_uv_ = Rounded(weights, random_.Floats(elements));
-  MakePool(shape.row_elements() * kPageTokens);
+  MakePool(PageBytes(shape, dtype_));
 }
 
 void GlobalCase::Store(Backend& backend) {
-  for (size_t s = 0; s < latent_.size(); ++s) {
-    latent_[s] = Rounded(dtype_, latent_[s]);
-    rope_key_[s] = Rounded(dtype_, rope_key_[s]);
-  }
   ForTokens([&](int64_t sequence, int64_t token, int64_t page, int32_t slot) {
     uint8_t not_finite = 0;
     const int64_t row = token - first_[Size(sequence)];
@@ -260,6 +256,10 @@ void GlobalCase::Store(Backend& backend) {
     backend.AppendGlobal(params);
     ASSERT_EQ(not_finite, 0);
   });
+  for (size_t s = 0; s < latent_.size(); ++s) {
+    latent_[s] = RoundedRows(dtype_, latent_[s], shape_.d_latent);
+    rope_key_[s] = Rounded(RopeRows(shape_, dtype_).dtype, rope_key_[s]);
+  }
   const std::vector<uint8_t> uk = Stored(weight_dtype_, w_uk_);
   const std::vector<uint8_t> uv = Stored(weight_dtype_, w_uv_);
   WeightView view{uk.data(), weight_dtype_, shape_.heads_kv, shape_.d_head, shape_.d_latent};

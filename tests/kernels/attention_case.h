@@ -35,8 +35,8 @@ class AttentionCase {
   BatchLimits Limits() const;
 
  protected:
-  // Pages for all sequences in shuffled order in a pool of `page_elements` a page.
-  void MakePool(int64_t page_elements);
+  // Pages for all sequences in shuffled order in a pool.
+  void MakePool(int64_t page_bytes);
   AttentionBatch Batch(double scale) const;
   // The batch with only some sequences: their rows keep their places.
   AttentionBatch BatchOf(int64_t sequence, double scale) const;
@@ -75,7 +75,8 @@ class LocalCase : public AttentionCase {
   std::vector<float>& query() { return query_; }
   float* Key(int64_t sequence, int64_t token, int64_t head);
   float* Value(int64_t sequence, int64_t token, int64_t head);
-  // Rounds the keys and values to the dtype and writes them into the pool.
+  // Writes the keys and values into the pool and rounds them to the dtype: Want() is before it of
+  // the data as made, and after it of the data as stored.
   void Store(Backend& backend);
 
   // The backend prepared for this case. `only` picks a sequence; -1 = all.
@@ -109,7 +110,12 @@ class GlobalCase : public AttentionCase {
   LatentAttentionParams LatentParams(const float* latent_query, float* output, int64_t only) const;
   ExpandedAttentionParams ExpandedParams(float* output, int64_t only) const;
   std::vector<float> LatentQuery(Backend& backend) const;
+  // Before Store(): the data, to be bent by a test.
   std::vector<float>& latent_query_values() { return query_; }
+  std::vector<float>& rope_query() { return rope_query_; }
+  std::vector<float>& rope_key(int64_t sequence) {
+    return rope_key_[static_cast<size_t>(sequence)];
+  }
   double scale = 0;
 
  private:

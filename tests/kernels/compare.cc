@@ -29,6 +29,22 @@ std::vector<float> Rounded(DType dtype, const std::vector<float>& values) {
   return rounded;
 }
 
+std::vector<float> RoundedRows(DType dtype, const std::vector<float>& values, int64_t width) {
+  if (dtype != DType::kInt8) {
+    return Rounded(dtype, values);
+  }
+  std::vector<float> rounded(values.size());
+  std::vector<int8_t> units(static_cast<size_t>(width));
+  for (size_t begin = 0; begin < values.size(); begin += units.size()) {
+    float scale = 0;
+    Quantize(values.data() + begin, width, units.data(), &scale);
+    for (size_t k = 0; k < units.size(); ++k) {
+      rounded[begin + k] = static_cast<float>(units[k]) * scale;
+    }
+  }
+  return rounded;
+}
+
 ::testing::AssertionResult Close(const std::vector<float>& got, const std::vector<double>& want,
                                  double tolerance) {
   if (got.size() != want.size()) {

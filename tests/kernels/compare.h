@@ -27,6 +27,8 @@ class Random {
 // The values after a trip through `dtype`, and the bytes of that trip.
 std::vector<float> Rounded(DType dtype, const std::vector<float>& values);
 std::vector<uint8_t> Stored(DType dtype, const std::vector<float>& values);
+// Likewise, for any dtype of a cache: rows of `width` values, for a row may have a scale.
+std::vector<float> RoundedRows(DType dtype, const std::vector<float>& values, int64_t width);
 
 // First the same positions of NaN and infinities, then the Frobenius error relative to `want`
 // within `tolerance`, and no element off by more than 100 times that of the largest.

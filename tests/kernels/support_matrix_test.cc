@@ -10,10 +10,12 @@ namespace {
 
 TEST(SupportMatrixTest, TheCpuTakesEveryDtype) {
   for (const DType weight : {DType::kF32, DType::kBF16, DType::kF16}) {
-    for (const DType cache : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const DType cache : {DType::kF32, DType::kBF16, DType::kF16, DType::kInt8}) {
       EXPECT_EQ(Unsupported("cpu", weight, cache), "");
     }
   }
+  EXPECT_EQ(Unsupported("cpu", DType::kInt8, DType::kInt8),
+            "weight dtype int8 is not supported on cpu; supported: f32, bf16, f16");
 }
 
 TEST(SupportMatrixTest, AnUnknownDeviceIsNamedWithTheKnownOnes) {

@@ -82,7 +82,7 @@ TEST(ConfigTest, WhatIsNotSupportedIsRefusedByName) {
     const char* message;
   } cases[] = {
       {{"--device=cuda:0"}, "--device=cuda:0: this build supports auto, cpu"},
-      {{"--cache_dtype=int8"}, "--cache_dtype=int8: device cpu supports f32, bf16, f16"},
+      {{"--cache_dtype=int4"}, "--cache_dtype=int4: device cpu supports f32, bf16, f16, int8"},
       {{"--cache_dtype=fp8_e4m3"}, "--cache_dtype=fp8_e4m3: device cpu supports"},
       {{"--weight_dtype=int8"}, "--weight_dtype=int8: expected one of file, f32, bf16, f16"},
       {{"--evict=idle_lru"}, "--evict=idle_lru: this build supports none"},

@@ -117,6 +117,28 @@ TEST(ModelLoaderTest, WhatGetModelSays) {
   EXPECT_EQ(info->kv_cache_capacity_bytes(), int64_t{64} << 20);
 }
 
+TEST(ModelLoaderTest, AnInt8CacheIsReportedInExactBytes) {
+  Config config = TinyModel();
+  config.kv_cache_bytes = int64_t{64} << 20;
+  config.cache_dtype = "int8";
+  config.threads = 1;
+  const auto model = OpenModel(config);
+  ASSERT_TRUE(model.ok());
+  const SystemClock clock;
+  const auto engine = MakeEngine(config, *model, clock, [](const BatchReport&) {});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const auto info = MakeModelInfo(config, *model, **engine, "1.2.3");
+  ASSERT_TRUE(info.ok()) << info.status();
+  const ModelConfig& c = model->config;
+  EXPECT_EQ(info->cache_dtype(), v1::DTYPE_INT8);
+  EXPECT_EQ(info->local_bytes_per_token(), 2 * c.n_heads_kv * (c.d_head + 4));
+  EXPECT_EQ(info->global_bytes_per_token(),
+            c.d_kv_compressed + 4 + 2 * c.n_heads_kv * c.d_head_rope);
+  const PagePool& pool = (*engine)->pool();
+  EXPECT_EQ(pool.page_bytes(PageKind::kLocal), 64 * info->local_bytes_per_token());
+  EXPECT_EQ(pool.page_bytes(PageKind::kGlobal), 64 * info->global_bytes_per_token());
+}
+
 TEST(ModelLoaderTest, AMissingFileIsNamed) {
   Config config = TinyModel();
   config.weights = "/does/not/exist.safetensors";

@@ -30,6 +30,7 @@ absl::StatusOr<std::vector<GoldenCase>> LoadGolden(const std::string& model_dir)
 // Tolerances of the README in tests/golden.
 inline constexpr double kGoldenF32 = 1e-5;
 inline constexpr double kGoldenHalfStorage = 1e-2;
+inline constexpr double kGoldenInt8Cache = 2e-2;
 
 struct Verdict {
   bool passed = false;

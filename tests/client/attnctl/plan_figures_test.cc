@@ -37,5 +37,14 @@ TEST(PlanFigures, FourByteElementsDoubleTheBytesAndNothingElse) {
   EXPECT_EQ(full.window_keys, 100);  // a context below the window
 }
 
+TEST(PlanFigures, Int8IsTheServersBytes) {
+  const absl::StatusOr<ModelConfig> config = LoadModelConfig("builtin:apex1-large");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const PlanFigures plan = ComputePlan(*config, 131072, 1, DType::kInt8);
+  EXPECT_EQ(plan.gqa.token_bytes, 2112);
+  EXPECT_EQ(plan.mla.token_bytes, 1540);
+  EXPECT_EQ(plan.token_bytes, 60 * 2112 + 12 * 1540);
+}
+
 }  // namespace
 }  // namespace attnd::attnctl

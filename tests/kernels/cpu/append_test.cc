@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/cache_layout.h"
 #include "kernels/convert.h"
 #include "tests/kernels/attention_case.h"
 
@@ -26,7 +27,7 @@ struct Pool {
 TEST(AppendTest, LocalRowsLieByKindHeadAndSlot) {
   const LocalShape shape{4, 2, 6};
   for (const DType dtype : kDTypes) {
-    const int64_t page_bytes = shape.row_elements() * kPageTokens * DTypeSize(dtype);
+    const int64_t page_bytes = PageBytes(shape, dtype);
     Pool pool{std::vector<uint8_t>(static_cast<size_t>(3 * page_bytes), 0xff), dtype};
     Random random(1);
     const std::vector<float> key = random.Floats(2 * 2 * 6);
@@ -63,7 +64,7 @@ TEST(AppendTest, LocalRowsLieByKindHeadAndSlot) {
 TEST(AppendTest, GlobalRowsAreLatentThenRopeKeys) {
   const GlobalShape shape{4, 2, 8, 4, 10};
   for (const DType dtype : kDTypes) {
-    const int64_t page_bytes = shape.row_elements() * kPageTokens * DTypeSize(dtype);
+    const int64_t page_bytes = PageBytes(shape, dtype);
     Pool pool{std::vector<uint8_t>(static_cast<size_t>(2 * page_bytes), 0xff), dtype};
     Random random(2);
     const std::vector<float> latent = Rounded(dtype, random.Floats(10));

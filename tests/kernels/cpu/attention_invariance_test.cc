@@ -14,7 +14,7 @@ std::vector<Intervals> Ragged(int64_t window) {
 }
 
 TEST_P(AttentionInvarianceTest, LocalRowsAloneAndInABatch) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kInt8}) {
     for (const int64_t window : {130, 1 << 20}) {
       LocalCase c({6, 2, 20}, dtype, Ragged(window), 1);
       auto one = MakeBackend(GetParam(), 1);
@@ -35,24 +35,26 @@ TEST_P(AttentionInvarianceTest, LocalRowsAloneAndInABatch) {
 }
 
 TEST_P(AttentionInvarianceTest, LatentAndExpandedRowsAloneAndInABatch) {
-  GlobalCase c({6, 2, 8, 4, 20}, DType::kBF16, DType::kF32, Ragged(0), 2);
-  auto one = MakeBackend(GetParam(), 1);
-  c.Store(*one);
-  const std::vector<float> latent = c.RunLatent(*one);
-  const std::vector<float> expanded = c.RunExpanded(*one);
-  for (const int threads : {1, 2, 3}) {
-    auto backend = MakeBackend(GetParam(), threads);
-    EXPECT_TRUE(SameBits(c.RunLatent(*backend), latent)) << threads << " threads";
-    EXPECT_TRUE(SameBits(c.RunExpanded(*backend), expanded)) << threads << " threads";
-    const std::vector<float> query = c.LatentQuery(*backend);
-    std::vector<float> alone_latent(latent.size(), kNoNumber);
-    std::vector<float> alone_expanded(expanded.size(), kNoNumber);
-    for (int64_t s = 0; s < 5; ++s) {
-      backend->LatentAttention(c.LatentParams(query.data(), alone_latent.data(), s));
-      backend->ExpandedAttention(c.ExpandedParams(alone_expanded.data(), s));
+  for (const DType dtype : {DType::kBF16, DType::kInt8}) {
+    GlobalCase c({6, 2, 8, 4, 20}, dtype, DType::kF32, Ragged(0), 2);
+    auto one = MakeBackend(GetParam(), 1);
+    c.Store(*one);
+    const std::vector<float> latent = c.RunLatent(*one);
+    const std::vector<float> expanded = c.RunExpanded(*one);
+    for (const int threads : {1, 2, 3}) {
+      auto backend = MakeBackend(GetParam(), threads);
+      EXPECT_TRUE(SameBits(c.RunLatent(*backend), latent)) << threads << " threads";
+      EXPECT_TRUE(SameBits(c.RunExpanded(*backend), expanded)) << threads << " threads";
+      const std::vector<float> query = c.LatentQuery(*backend);
+      std::vector<float> alone_latent(latent.size(), kNoNumber);
+      std::vector<float> alone_expanded(expanded.size(), kNoNumber);
+      for (int64_t s = 0; s < 5; ++s) {
+        backend->LatentAttention(c.LatentParams(query.data(), alone_latent.data(), s));
+        backend->ExpandedAttention(c.ExpandedParams(alone_expanded.data(), s));
+      }
+      EXPECT_TRUE(SameBits(alone_latent, latent)) << threads << " threads, alone";
+      EXPECT_TRUE(SameBits(alone_expanded, expanded)) << threads << " threads, alone";
     }
-    EXPECT_TRUE(SameBits(alone_latent, latent)) << threads << " threads, alone";
-    EXPECT_TRUE(SameBits(alone_expanded, expanded)) << threads << " threads, alone";
   }
 }
 

@@ -102,7 +102,7 @@ TEST_P(ElementwiseTest, WidenAgreesWithConvert) {
     }
     for (const int64_t n : {int64_t{65536}, int64_t{7}, int64_t{33}}) {
       std::vector<float> got(static_cast<size_t>(n));
-      Table().widen(dtype, bits.data(), n, got.data());
+      Table().widen(dtype, bits.data(), 1, n, got.data());
       for (int64_t i = 0; i < n; ++i) {
         const float back = got[static_cast<size_t>(i)];
         const uint16_t value = bits[static_cast<size_t>(i)];
@@ -116,6 +116,23 @@ TEST_P(ElementwiseTest, WidenAgreesWithConvert) {
           ASSERT_EQ(again, value);
         }
       }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, Int8IsWidenedTimesItsScale) {
+  std::vector<int8_t> units(256);
+  for (int i = 0; i < 256; ++i) {
+    units[static_cast<size_t>(i)] = static_cast<int8_t>(i - 128);
+  }
+  for (const float scale : {0.0f, 1.0f, 0.3f, 1e-30f, 2e36f}) {
+    for (const int64_t n : {256, 255, 33, 7, 1}) {
+      std::vector<float> got(static_cast<size_t>(n + 1), kNoNumber);
+      Table().widen(DType::kInt8, units.data(), scale, n, got.data());
+      for (int64_t i = 0; i < n; ++i) {
+        ASSERT_EQ(got[static_cast<size_t>(i)], static_cast<float>(i - 128) * scale);
+      }
+      EXPECT_TRUE(std::isnan(got.back())) << "nothing else is written";
     }
   }
 }

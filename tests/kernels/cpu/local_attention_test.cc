@@ -7,7 +7,7 @@ namespace attnd::kernels {
 namespace {
 
 constexpr double kTolerance = 1e-6;
-constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kInt8};
 
 class LocalAttentionTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -36,7 +36,7 @@ TEST_P(LocalAttentionTest, WindowsAndPrefixesInEveryRelation) {
     for (const int64_t prefix : {0, 1, 5, 64, 100, 150}) {
       for (const int64_t begin : {0, 5, 63, 140}) {
         const int64_t end = std::max(begin + 37, begin < prefix ? prefix + 3 : 0);
-        const DType dtype = kDTypes[seed % 3];
+        const DType dtype = kDTypes[seed % 4];
         ++seed;
         LocalCase c({2, 1, 8}, dtype, {RowsOf(begin, end, prefix, window)}, seed);
         Expect(c, "window " + std::to_string(window) + ", prefix " + std::to_string(prefix) +
@@ -50,7 +50,7 @@ TEST_P(LocalAttentionTest, GroupsAndWidths) {
   uint64_t seed = 300;
   for (const int64_t group : {1, 3, 5, 7, 12, 16, 17, 64, 65, 128}) {
     for (const int64_t width : {6, 8, 20, 48, 128, 192}) {
-      const DType dtype = kDTypes[seed % 3];
+      const DType dtype = kDTypes[seed % 4];
       const int64_t heads_kv = group < 16 ? 2 : 1;
       ++seed;
       LocalCase c({group * heads_kv, heads_kv, width}, dtype,
@@ -72,7 +72,7 @@ TEST_P(LocalAttentionTest, RaggedBatchesOfRandomShape) {
       sequences.push_back(RowsOf(begin, begin + 1 + random.Below(40), 0, window));
     }
     const int64_t group = 1 + random.Below(6);
-    LocalCase c({2 * group, 2, 2 + 2 * random.Below(20)}, kDTypes[random.Below(3)], sequences,
+    LocalCase c({2 * group, 2, 2 + 2 * random.Below(20)}, kDTypes[random.Below(4)], sequences,
                 seed);
     Expect(c, "seed " + std::to_string(seed));
   }

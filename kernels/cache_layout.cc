@@ -1,0 +1,94 @@
+#include "kernels/cache_layout.h"
+
+#include <cstring>
+
+#include "kernels/convert.h"
+
+namespace attnd::kernels {
+namespace {
+
+// Of the scale of a row.
+int64_t ScaleBytes(DType dtype) {
+  return dtype == DType::kInt8 ? static_cast<int64_t>(sizeof(float)) : 0;
+}
+
+DType RopeDType(DType dtype) { return dtype == DType::kInt8 ? DType::kBF16 : dtype; }
+
+int64_t RopeBytes(const GlobalShape& shape, DType dtype) {
+  return shape.heads_kv * shape.d_rope * DTypeSize(RopeDType(dtype));
+}
+
+// Rows of `width` elements one after the other, then their scales.
+PageRows Packed(DType dtype, int64_t offset, int64_t width) {
+  PageRows rows;
+  rows.dtype = dtype;
+  rows.offset = offset;
+  rows.stride = width * DTypeSize(dtype);
+  rows.scales = offset + kPageTokens * rows.stride;
+  rows.end = rows.scales + kPageTokens * ScaleBytes(dtype);
+  return rows;
+}
+
+PageRows HeadRows(const LocalShape& shape, DType dtype, int64_t index) {
+  const int64_t bytes = PageBytes(shape, dtype) / (2 * shape.heads_kv);
+  return Packed(dtype, index * bytes, shape.d_head);
+}
+
+}  // namespace
+
+PageRows KeyRows(const LocalShape& shape, DType dtype, int64_t head) {
+  return HeadRows(shape, dtype, head);
+}
+
+PageRows ValueRows(const LocalShape& shape, DType dtype, int64_t head) {
+  return HeadRows(shape, dtype, shape.heads_kv + head);
+}
+
+PageRows LatentRows(const GlobalShape& shape, DType dtype) {
+  PageRows rows = Packed(dtype, 0, shape.d_latent);
+  if (dtype != DType::kInt8) {
+    rows.stride = TokenBytes(shape, dtype);
+  }
+  rows.end = PageBytes(shape, dtype);
+  return rows;
+}
+
+PageRows RopeRows(const GlobalShape& shape, DType dtype) {
+  PageRows rows;
+  rows.dtype = RopeDType(dtype);
+  const bool apart = dtype == DType::kInt8;
+  rows.offset = apart ? Packed(dtype, 0, shape.d_latent).end : shape.d_latent * DTypeSize(dtype);
+  rows.stride = apart ? RopeBytes(shape, dtype) : TokenBytes(shape, dtype);
+  rows.end = PageBytes(shape, dtype);
+  return rows;
+}
+
+int64_t TokenBytes(const LocalShape& shape, DType dtype) {
+  return 2 * shape.heads_kv * (shape.d_head * DTypeSize(dtype) + ScaleBytes(dtype));
+}
+
+int64_t TokenBytes(const GlobalShape& shape, DType dtype) {
+  return shape.d_latent * DTypeSize(dtype) + ScaleBytes(dtype) + RopeBytes(shape, dtype);
+}
+
+bool StoreRow(const PageRows& rows, int64_t slot, const float* values, int64_t width,
+              uint8_t* page) {
+  uint8_t* to = page + rows.offset + slot * rows.stride;
+  if (rows.dtype != DType::kInt8) {
+    return FromFloat(rows.dtype, values, width, to);
+  }
+  float scale = 0;
+  const bool finite = Quantize(values, width, reinterpret_cast<int8_t*>(to), &scale);
+  std::memcpy(page + rows.scales + slot * ScaleBytes(rows.dtype), &scale, sizeof(scale));
+  return finite;
+}
+
+float ScaleOf(const PageRows& rows, int64_t slot, const uint8_t* page) {
+  float scale = 1;
+  if (rows.dtype == DType::kInt8) {
+    std::memcpy(&scale, page + rows.scales + slot * ScaleBytes(rows.dtype), sizeof(scale));
+  }
+  return scale;
+}
+
+}  // namespace attnd::kernels
