@@ -142,9 +142,10 @@ std::vector<Flag> CacheFlags(Config& c) {
        "auto"},
       {"Cache and sessions", "mla_shadow_bytes", kBytes, &c.mla_shadow_bytes,
        "Memory for the decompressed keys and values of sessions that decode often on global "
-       "layers, beside --kv_cache_bytes: such decodes take half the time or less. 0 turns it "
-       "off. With it a decoded row's rounding depends on what has room here, so that answers "
-       "on global layers are no longer the same bits whatever else the server does.",
+       "layers, beside --kv_cache_bytes. Where latents are wide, as in apex1-large, their "
+       "attention takes half the time; not in apex1-medium. 0 turns it off. With it a decoded "
+       "row's rounding depends on what has room here: answers on global layers are no longer "
+       "the same bits whatever else the server does.",
        0, 1024 * kTiB},
       {"Cache and sessions", "max_rewind", kInt, &c.max_rewind,
        "Tokens behind the window that a local layer keeps, so that a cut of so many is always "

@@ -137,8 +137,9 @@ void ShadowAttention(benchmark::State& state, const Setting& setting, const Glob
   const PagedBatch pages(*backend, DType::kF32, {bytes, bytes + values.size() * sizeof(float)},
                          spans);
   (void)backend->Prepare(pages.limits(), nullptr, &shape);
-  const auto expand_key = Pack(*backend, dtype, shape.heads_kv, shape.d_head, shape.d_latent);
-  const auto expand_value = Pack(*backend, dtype, shape.heads_kv, shape.d_head, shape.d_latent);
+  const DType weights = dtype == DType::kInt8 ? DType::kBF16 : dtype;
+  const auto expand_key = Pack(*backend, weights, shape.heads_kv, shape.d_head, shape.d_latent);
+  const auto expand_value = Pack(*backend, weights, shape.heads_kv, shape.d_head, shape.d_latent);
   const std::vector<float> query = Values(pages.rows() * shape.heads_q * shape.d_head, 1);
   const std::vector<float> rope = Values(pages.rows() * shape.heads_q * shape.d_rope, 2);
   std::vector<float> output(query.size());
