@@ -59,6 +59,16 @@ double WorstError(TestEngine* engine, const std::vector<GoldenCase>& cases, int6
   return worst;
 }
 
+// Under the thread sanitizer the best alone: the sets differ in nothing that it sees, and plain
+// code takes a minute a model there.
+std::vector<std::string> IsasToTry() {
+  std::vector<std::string> isas = kernels::CpuIsas();
+#if defined(__SANITIZE_THREAD__)
+  isas.resize(1);
+#endif
+  return isas;
+}
+
 TEST_P(ForwardPassTest, EverySplitGivesTheGoldenAnswers) {
   const auto& [model, dtype] = GetParam();
   const bool int8 = dtype == DType::kInt8;
@@ -71,7 +81,7 @@ TEST_P(ForwardPassTest, EverySplitGivesTheGoldenAnswers) {
   const absl::StatusOr<std::vector<GoldenCase>> cases = LoadGolden(dir);
   ASSERT_TRUE(cases.ok()) << cases.status();
   std::string errors;
-  for (const std::string& isa : kernels::CpuIsas()) {
+  for (const std::string& isa : IsasToTry()) {
     SCOPED_TRACE(isa);
     TestEngineOptions options;
     options.isa = isa;
