@@ -77,8 +77,8 @@ class Engine {
   // (QUEUE_FULL, DRAINING) the caller still owns it and `done` is never called.
   absl::Status Enqueue(std::unique_ptr<Step>* step) { return scheduler_->Enqueue(step); }
   // Likewise; but a small step that finds the started engine idle is run, and answered, on the
-  // caller's thread before this returns: two switches between threads fewer, a fifth of what a
-  // Decode of one row costs beyond its computing.
+  // caller's thread before this returns: two switches between threads fewer, about a tenth of
+  // what a Decode of one row costs beyond its computing (1.31 to 1.18 times a bare echo).
   absl::Status EnqueueOrRun(std::unique_ptr<Step>* step);
   // QUEUE_FULL or DRAINING when Enqueue() would refuse any step now.
   absl::Status CheckRoom() const { return scheduler_->CheckRoom(); }

@@ -6,14 +6,19 @@
 namespace attnd::kernels {
 namespace {
 
-AttentionForm GlobalForm(const GlobalShape& shape, int64_t width) {
+// Of a global layer in any form; keys and values are of `width`.
+template <typename Params>
+AttentionForm GlobalForm(const Params& params, int64_t width) {
   AttentionForm form;
-  form.heads_q = shape.heads_q;
-  form.heads_kv = shape.heads_kv;
+  form.heads_q = params.shape.heads_q;
+  form.heads_kv = params.shape.heads_kv;
   form.key_width = width;
   form.value_width = width;
-  form.rope_width = shape.d_rope;
-  form.rope_group = shape.group();
+  form.rope_width = params.shape.d_rope;
+  form.rope_group = form.group();
+  form.query = params.query;
+  form.rope_query = params.rope_query;
+  form.output = params.output;
   return form;
 }
 
@@ -31,38 +36,22 @@ AttentionForm FormOf(const LocalAttentionParams& params) {
 }
 
 AttentionForm FormOf(const LatentAttentionParams& params) {
-  AttentionForm form = GlobalForm(params.shape, params.shape.d_latent);
+  AttentionForm form = GlobalForm(params, params.shape.d_latent);
   // All query heads meet the same latents. Where a panel is of one KV head they are packed
   // together, as if there were one: latents are then widened once for 64 rows.
   if (params.shape.group() % kPanel == 0) {
     form.heads_kv = 1;
   }
-  form.query = params.query;
-  form.rope_query = params.rope_query;
-  form.output = params.output;
   return form;
 }
 
 AttentionForm FormOf(const ExpandedAttentionParams& params) {
-  AttentionForm form = GlobalForm(params.shape, params.shape.d_head);
-  form.query = params.query;
-  form.rope_query = params.rope_query;
-  form.output = params.output;
-  return form;
+  return GlobalForm(params, params.shape.d_head);
 }
 
 // A query is packed as its two parts one after the other, just as a shadow's key lies.
 AttentionForm FormOf(const ShadowAttentionParams& params) {
-  AttentionForm form;
-  form.heads_q = params.shape.heads_q;
-  form.heads_kv = params.shape.heads_kv;
-  form.key_width = params.shape.d_head;
-  form.rope_width = params.shape.d_rope;
-  form.value_width = params.shape.d_head;
-  form.query = params.query;
-  form.rope_query = params.rope_query;
-  form.output = params.output;
-  return form;
+  return GlobalForm(params, params.shape.d_head);
 }
 
 KeySource KeysOf(const LocalShape& shape, const AttentionBatch& batch, int64_t sequence,

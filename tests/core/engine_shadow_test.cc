@@ -125,7 +125,7 @@ TEST_P(EngineShadowTest, RandomStepsAgreeWithAnEngineWithoutShadows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, EngineShadowTest,
-                         testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+                         testing::Values(DType::kF32, DType::kBF16, DType::kF16, DType::kInt8),
                          [](const auto& dtype) { return std::string(DTypeName(dtype.param)); });
 
 TEST(EngineShadowMemoryTest, ExpiryGivesTheShadowBack) {

@@ -58,8 +58,8 @@ def share_of(program, name, least, threads=1, roof=None):
 
 
 def faster_than(script, case, program, name, least, who, threads=1):
-    """At least `least` times as fast as a peer, in turns. Where that is more than the machine can
-    give, the row says so and asks for 60 % of the roofline instead."""
+    """At least `least` times as fast as a peer, in turns. A miss says where that is more than
+    the machine can give."""
 
     def measure(bench):
         figures, theirs = bench.against(script, case, program, name, threads)
@@ -71,11 +71,11 @@ def faster_than(script, case, program, name, least, who, threads=1):
         share, _, ceiling = roofline(figures, name)
         found = {"measured": f"{figures[name]['ms']:.2f} ms, {who} {theirs:.2f} ms", "ceiling": ceiling,
                  "share": f"{ratio:.1f} x", "budget": budget, "value": ratio}  # fmt: skip
-        if least * share / ratio > REACH:
+        found["ok"] = ratio >= least
+        if not found["ok"] and least * share / ratio > REACH:
             found["note"] = (f"{who} is at {percent(share / ratio)} of the roofline here: {least:g} times as fast "
                              f"would be {percent(least * share / ratio)}; ours is at {percent(share)}")  # fmt: skip
-            return {**found, "verdict": "out of reach" if share >= 0.6 else "MISSED"}
-        return {**found, "ok": ratio >= least}
+        return found
 
     return measure
 
@@ -185,6 +185,9 @@ ROWS = [
     Row("layer_medium_local", "a medium layer whole, 512 rows",
         share_of(ENGINE, "medium_prefill_local/512", 0.6, roof="peak")),
     Row("layer_medium_global", "the same, global", share_of(ENGINE, "medium_prefill_global/512", 0.6, roof="peak")),
+    Row("layer_large_local", "a large layer whole, 512 rows, in the default chunks",
+        share_of(ENGINE, "large_prefill_local/512", 0.6, roof="peak")),
+    Row("layer_large_global", "the same, global", share_of(ENGINE, "large_prefill_global/512", 0.6, roof="peak")),
     Row("project_1_f32", "one row by 4096 x 4096, f32 weights",
         share_of(KERNELS, "projection/1/f32", 0.85, roof="read")),
     Row("project_1_bf16", "the same, bf16 weights", share_of(KERNELS, "projection/1/bf16", 0.85, roof="read")),

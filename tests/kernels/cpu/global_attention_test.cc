@@ -1,4 +1,5 @@
-// Global attention, absorbed and expanded, against the float64 reference and each other.
+// Global attention, absorbed, expanded and over a shadow, against the float64 reference and each
+// other.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/attention_case.h"
@@ -21,6 +22,7 @@ class GlobalAttentionTest : public ::testing::TestWithParam<std::string> {
     const std::vector<double> want = c.Want();
     EXPECT_TRUE(Close(c.RunExpanded(*backend_), want, kTolerance)) << "expanded, " << what;
     EXPECT_TRUE(Close(c.RunAbsorbed(*backend_), want, kAbsorbedTolerance)) << "absorbed, " << what;
+    EXPECT_TRUE(Close(c.RunShadow(*backend_), want, kTolerance)) << "shadow, " << what;
   }
 };
 
@@ -41,7 +43,9 @@ TEST_P(GlobalAttentionTest, GroupsAndOddWidths) {
   };
   uint64_t seed = 200;
   for (const int64_t group : {1, 3, 5, 7, 12, 16, 128}) {
-    for (const Widths w : {Widths{20, 6, 28}, Widths{6, 2, 10}, Widths{32, 16, 64}}) {
+    // The last has keys that are wider than a latent.
+    for (const Widths w :
+         {Widths{20, 6, 28}, Widths{6, 2, 10}, Widths{32, 16, 64}, Widths{16, 64, 8}}) {
       const int64_t heads_kv = group < 16 ? 2 : 1;
       ++seed;
       GlobalCase c({group * heads_kv, heads_kv, w.head, w.rope, w.latent}, kDTypes[seed % 4],
