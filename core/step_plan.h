@@ -35,7 +35,7 @@ struct StepShape {
 
 struct ChunkLimits {
   int64_t max_rows = 0;  // of one chunk
-  double max_flop = 0;   // of one chunk, by the planner's estimate
+  double max_flop = 0;   // of one chunk, by the planner's estimate; 48 first rows may always run
 };
 
 struct StepPlan {

@@ -179,7 +179,9 @@ std::vector<Flag> LimitFlags(Config& c) {
        1, 65536},
       {group, "prefill_chunk_gflop", kReal, &c.prefill_chunk_gflop,
        "Likewise in 10^9 floating-point operations by the planner's estimate: late rows of a long "
-       "history cost more than early ones.",
+       "history cost more than early ones. The cost of 48 first rows is always allowed, for a "
+       "large "
+       "layer's weights are streamed for each chunk.",
        0.001, 1e9},
       {group, "max_queue", kInt, &c.max_queue,
        "Steps waiting for the engine, all connections; beyond it QUEUE_FULL. Bounds waiting time "

@@ -34,8 +34,17 @@ TEST_F(StepPlanTest, AppendsAndAnswersInChunks) {
 }
 
 TEST_F(StepPlanTest, CostBoundsAChunkToo) {
-  const StepPlan plan = Plan(LayerKind::kGlobal, 0, {3000, 100, OutputRows::kAll}, {100, 1.0});
+  const int64_t late = 1'000'000;
+  const StepPlan plan = Plan(LayerKind::kGlobal, 0, {late, 100, OutputRows::kAll}, {100, 1.0});
   EXPECT_EQ(plan.chunks.size(), 100U) << "a chunk has a row at least";
+}
+
+TEST_F(StepPlanTest, AChunkIsWorthItsWeights) {
+  const double low = 1.0;
+  const StepPlan early = Plan(LayerKind::kLocal, 0, {0, 96, OutputRows::kAll}, {100, low});
+  EXPECT_EQ(early.chunks[0].rows(), 48) << "the cost of 48 first rows is always allowed";
+  EXPECT_EQ(Plan(LayerKind::kLocal, 0, {0, 96, OutputRows::kAll}, {10, low}).chunks[0].rows(), 10)
+      << "the rows are bounded all the same";
 }
 
 TEST_F(StepPlanTest, OutputRowsSpareQueries) {
