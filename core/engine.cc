@@ -2,15 +2,26 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <string>
 #include <utility>
 
+#include "core/error.h"
 #include "core/layer_weights.h"
 #include "core/planner.h"
 #include "kernels/check.h"
 
 namespace attnd {
 namespace {
+
+// What is not answered yet fails; its cache is as before.
+void FailAll(const std::vector<WorkItem*>& batch, const std::exception& error) {
+  for (WorkItem* item : batch) {
+    if (!item->finished) {
+      item->Fail(MakeError(Reason::kInternal, std::string("the batch failed: ") + error.what()));
+    }
+  }
+}
 
 // A busy engine gives freed slabs back this often; an idle one at once.
 constexpr int64_t kTrimIntervalNs = 200'000'000;
@@ -187,11 +198,15 @@ void Engine::RunBatch(const std::vector<WorkItem*>& batch) {
     rows += item->is_rewind() ? 0 : item->chunk().rows();
   }
   running_rows_.store(rows, std::memory_order_relaxed);
-  const BatchReport report = executor_->Run(batch);
-  running_rows_.store(0, std::memory_order_relaxed);
-  if (report.rows() > 0 && on_batch_) {
-    on_batch_(report);
+  try {  // memory for a step's answer may be wanting; a thread of gRPC's or the engine's goes on
+    const BatchReport report = executor_->Run(batch);
+    if (report.rows() > 0 && on_batch_) {
+      on_batch_(report);
+    }
+  } catch (const std::exception& error) {
+    FailAll(batch, error);
   }
+  running_rows_.store(0, std::memory_order_relaxed);
   scheduler_->Return(batch);
 }
 

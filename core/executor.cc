@@ -113,12 +113,13 @@ void Executor::Begin(WorkItem* item) const {
   if (step.kind == StepKind::kDecode && step.output.empty()) {
     step.output.resize(step.hidden.size());
   }
+  const LayerRules rules = part.session->Rules(step.layer);
+  LayerCache cache = part.session->Cache(step.layer);
+  // After the look at its cache, which is empty when the session was closed before.
   if (absl::Status status = part.session->Alive(); !status.ok()) {
     item->Fail(std::move(status));
     return;
   }
-  const LayerRules rules = part.session->Rules(step.layer);
-  LayerCache cache = part.session->Cache(step.layer);
   const PositionLimits limits{plan_.max_seq_len, part.session->spec().max_tokens};
   if (absl::Status status = CheckPosition(cache, rules, step.kind, part, limits); !status.ok()) {
     item->Fail(std::move(status));
@@ -227,10 +228,6 @@ void Executor::Advance(WorkItem* item) const {
     return;
   }
   part.length = item->session().Length(step.layer);
-  if (step.kind == StepKind::kDecode) {
-    const auto begin = step.output.begin() + item->first_row * plan_.d_model;
-    std::fill(begin, begin + part.rows * plan_.d_model, 0.0F);
-  }
 }
 
 }  // namespace attnd

@@ -66,7 +66,7 @@ absl::Status Scheduler::Enqueue(std::unique_ptr<Step>* step, bool wake) {
   active->step = std::move(*step);
   ++active_;
   if (items.empty()) {
-    finished_.push_back(std::move(active->step));
+    Finish(active.get());
     if (wake) {
       wake_.notify_one();
     }
@@ -211,7 +211,15 @@ void Scheduler::FinishPart(const WorkItem& item) {
     active.step->timing.queue_ns = clock_.Now() - active.accepted;
     --queued_;
   }
-  finished_.push_back(std::move(active.step));
+  Finish(&active);
+}
+
+void Scheduler::Finish(ActiveStep* active) {
+  Step& step = *active->step;
+  if (step.kind == StepKind::kDecode && step.output.empty()) {
+    step.output.resize(step.hidden.size());  // no part has begun
+  }
+  finished_.push_back(std::move(active->step));
 }
 
 std::vector<std::unique_ptr<Step>> Scheduler::TakeFinished() {

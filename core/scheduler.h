@@ -72,6 +72,7 @@ class Scheduler {
   absl::Status Doomed(const WorkItem& item, MonotonicNs now) const;
   void FinishFront(Session* session);
   void FinishPart(const WorkItem& item);
+  void Finish(ActiveStep* active);
 
   const LayerPlan& plan_;
   const SchedulerLimits limits_;

@@ -4,6 +4,14 @@
 
 namespace attnd {
 
+int64_t Step::rows() const {
+  int64_t rows = 0;
+  for (const SequenceStep& sequence : sequences) {
+    rows += sequence.rows;
+  }
+  return rows;
+}
+
 absl::Status Step::Outcome() const {
   const absl::Status& first = sequences.front().status;
   for (const SequenceStep& sequence : sequences) {

@@ -59,6 +59,8 @@ struct Step {
   int64_t output_position = 0;
   StepTiming timing;
 
+  int64_t rows() const;  // of all sequences
+
   // The status of a step of one sequence, or of a Decode in which every sequence failed with
   // the same code and reason; OK otherwise.
   absl::Status Outcome() const;

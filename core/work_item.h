@@ -2,6 +2,7 @@
 // executor runs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,10 +39,15 @@ struct WorkItem {
   Session& session() const { return *part().session; }
   bool is_rewind() const { return step().kind == StepKind::kRewind; }
   const Chunk& chunk() const { return plan.chunks[next_chunk]; }
+  // Chunks that were computed before are not answered: a failed part's rows are zero.
   void Fail(absl::Status status) {
     part().status = std::move(status);
     draft.reset();
     finished = true;
+    if (step().kind == StepKind::kDecode && !step().output.empty()) {
+      const int64_t width = static_cast<int64_t>(step().output.size()) / step().rows();
+      std::fill_n(step().output.begin() + first_row * width, part().rows * width, 0.0F);
+    }
   }
 };
 

@@ -50,7 +50,9 @@ grpc::ServerUnaryReactor* AttentionService::Prefill(grpc::CallbackServerContext*
   call->Start([&](const Caller& caller) {
     v1::PrefillRequest parsed;
     TensorBytes hidden;
-    if (absl::Status status = ParseRequest(Taken(request), &parsed, &hidden); !status.ok()) {
+    if (absl::Status status =
+            ParseRequest(Taken(request), service_.row_bytes.load(), &parsed, &hidden);
+        !status.ok()) {
       return status;
     }
     return Run(service_, call,
@@ -67,7 +69,9 @@ grpc::ServerUnaryReactor* AttentionService::Decode(grpc::CallbackServerContext* 
   call->Start([&](const Caller& caller) {
     v1::DecodeRequest parsed;
     TensorBytes hidden;
-    if (absl::Status status = ParseRequest(Taken(request), &parsed, &hidden); !status.ok()) {
+    if (absl::Status status =
+            ParseRequest(Taken(request), service_.row_bytes.load(), &parsed, &hidden);
+        !status.ok()) {
       return status;
     }
     return Run(service_, call, BuildDecode(service_, caller, parsed, hidden), response,

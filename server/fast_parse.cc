@@ -24,6 +24,13 @@ static_assert(v1::DecodeRequest::kHiddenFieldNumber == kHiddenField);
 
 // Longer ones are not what clients send; they are not worth a third copy.
 constexpr uint64_t kMostBesideTheWay = 4096;
+// Of a message whose shape the walk does not know. Parsed, two bytes of it can take 80.
+constexpr size_t kMostWhole = size_t{1} << 20;
+// Sequences that a Decode may have beyond one for each row of its tensor: refused by validation,
+// with their index; more are not parsed at all.
+constexpr int64_t kSequencesToSpare = 1024;
+
+constexpr int kSequencesField = v1::DecodeRequest::kSequencesFieldNumber;
 
 bool OnTheWay(Level level, int field) {
   switch (level) {
@@ -38,32 +45,60 @@ bool OnTheWay(Level level, int field) {
   return false;
 }
 
-// Takes a message of `length` bytes: those of the tensor into `pieces`, the others, with the
-// lengths of the messages around them made shorter, into `head`. False for a shape that is not
-// known.
-bool Walk(Level level, size_t length, SliceCursor* cursor, std::string* head,
-          std::vector<std::string_view>* pieces);
+// Splits a message: the bytes of its tensor into `pieces`, the others, with the lengths of the
+// messages around them made shorter, into a head.
+class Walker {
+ public:
+  Walker(const std::vector<std::string_view>& slices, std::vector<std::string_view>* pieces)
+      : cursor_(slices), pieces_(pieces) {}
 
-// A field with a length, from its length on.
-bool WalkField(Level level, int field, size_t room, SliceCursor* cursor, std::string* head,
-               std::vector<std::string_view>* pieces) {
+  // The whole message. False for a shape that is not known.
+  bool Walk(Level level, std::string* head) { return Message(level, cursor_.left(), head); }
+
+  int64_t sequences() const { return sequences_; }
+
+ private:
+  bool Message(Level level, size_t length, std::string* head);
+  bool Tag(std::string* raw, uint32_t* tag);
+  // A field with a length, from its length on, and one without.
+  bool Delimited(Level level, int field, size_t room, std::string* head);
+  bool Scalar(WireFormatLite::WireType type, std::string* head);
+
+  SliceCursor cursor_;
+  std::vector<std::string_view>* const pieces_;
+  int64_t sequences_ = 0;
+};
+
+bool Walker::Tag(std::string* raw, uint32_t* tag) {
+  uint64_t value = 0;
+  if (!cursor_.ReadVarint(&value, raw) || value > UINT32_MAX || value >> 3 == 0) {
+    return false;
+  }
+  *tag = static_cast<uint32_t>(value);
+  std::string shortest;
+  AppendVarint(value, &shortest);
+  return *raw == shortest;
+}
+
+bool Walker::Delimited(Level level, int field, size_t room, std::string* head) {
   constexpr size_t kMostBytes = 5;  // of a length, for protobuf
   uint64_t length = 0;
   std::string raw;
-  if (!cursor->ReadVarint(&length, &raw) || raw.size() > std::min(room, kMostBytes) ||
+  if (!cursor_.ReadVarint(&length, &raw) || raw.size() > std::min(room, kMostBytes) ||
       length > room - raw.size()) {
     return false;
   }
   if (!OnTheWay(level, field)) {
+    sequences_ += level == Level::kCall && field == kSequencesField ? 1 : 0;
     AppendFieldStart(field, length, head);
-    return length <= kMostBesideTheWay && cursor->Copy(length, head);
+    return length <= kMostBesideTheWay && cursor_.Copy(length, head);
   }
   if (level == Level::kTensor) {
-    return cursor->Point(length, pieces);
+    return cursor_.Point(length, pieces_);
   }
   std::string inner;
   const auto next = static_cast<Level>(static_cast<int>(level) + 1);
-  if (!Walk(next, length, cursor, &inner, pieces)) {
+  if (!Message(next, length, &inner)) {
     return false;
   }
   AppendFieldStart(field, inner.size(), head);
@@ -71,37 +106,40 @@ bool WalkField(Level level, int field, size_t room, SliceCursor* cursor, std::st
   return true;
 }
 
-bool Walk(Level level, size_t length, SliceCursor* cursor, std::string* head,
-          std::vector<std::string_view>* pieces) {
-  const size_t end = cursor->left() - length;  // what is left after the message
+bool Walker::Scalar(WireFormatLite::WireType type, std::string* head) {
+  uint64_t value = 0;
+  return type == WireFormatLite::WIRETYPE_VARINT    ? cursor_.ReadVarint(&value, head)
+         : type == WireFormatLite::WIRETYPE_FIXED64 ? cursor_.Copy(8, head)
+         : type == WireFormatLite::WIRETYPE_FIXED32 ? cursor_.Copy(4, head)
+                                                    : false;
+}
+
+bool Walker::Message(Level level, size_t length, std::string* head) {
+  const size_t end = cursor_.left() - length;  // what is left after the message
   bool seen = false;
-  while (cursor->left() > end) {
-    uint8_t tag = 0;
-    if (!cursor->ReadByte(&tag) || tag >= 0x80 || tag >> 3 == 0) {
+  while (cursor_.left() > end) {
+    std::string raw;
+    uint32_t tag = 0;
+    if (!Tag(&raw, &tag) || cursor_.left() < end) {
       return false;
     }
-    const int field = tag >> 3;
+    const auto field = static_cast<int>(tag >> 3);
     const auto type = WireFormatLite::GetTagWireType(tag);
     if (type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
       if (OnTheWay(level, field) && std::exchange(seen, true)) {
         return false;
       }
-      if (!WalkField(level, field, cursor->left() - end, cursor, head, pieces)) {
+      if (!Delimited(level, field, cursor_.left() - end, head)) {
         return false;
       }
       continue;
     }
-    head->push_back(static_cast<char>(tag));
-    uint64_t value = 0;
-    const bool known = type == WireFormatLite::WIRETYPE_VARINT    ? cursor->ReadVarint(&value, head)
-                       : type == WireFormatLite::WIRETYPE_FIXED64 ? cursor->Copy(8, head)
-                       : type == WireFormatLite::WIRETYPE_FIXED32 ? cursor->Copy(4, head)
-                                                                  : false;
-    if (!known) {
+    head->append(raw);
+    if (!Scalar(type, head)) {
       return false;
     }
   }
-  return cursor->left() == end;
+  return cursor_.left() == end;
 }
 
 v1::Tensor* Hidden(v1::PrefillRequest* request) {
@@ -134,22 +172,47 @@ bool ParseWhole(grpc::ByteBuffer* bytes, Request* request, TensorBytes* hidden) 
   return true;
 }
 
+int64_t SizeOf(const std::vector<std::string_view>& pieces) {
+  int64_t size = 0;
+  for (std::string_view piece : pieces) {
+    size += static_cast<int64_t>(piece.size());
+  }
+  return size;
+}
+
+absl::Status TooManySequences(int64_t sequences, int64_t data_bytes, int64_t row_bytes) {
+  return MakeError(Reason::kBadBatch,
+                   absl::StrCat("sequences: ", sequences, ", but hidden.data has ", data_bytes,
+                                " bytes, of which a row takes ", row_bytes, " or more"));
+}
+
 template <typename Request>
-bool Parse(grpc::ByteBuffer* bytes, Level level, Request* request, TensorBytes* hidden) {
+absl::Status Parse(grpc::ByteBuffer* bytes, Level level, int64_t row_bytes, Request* request,
+                   TensorBytes* hidden) {
+  const size_t length = bytes->Length();
+  const auto refusal = [&](std::string_view why) {
+    return MakeError(Reason::kBadArgument,
+                     absl::StrCat("the message's ", length, " bytes ", std::string(why),
+                                  "; expected ", request->GetTypeName()));
+  };
   if (!bytes->Valid() || !bytes->Dump(&hidden->slices).ok()) {
-    return false;  // a call without a message
+    return refusal("do not parse");  // a call without a message
   }
   std::vector<std::string_view> all;
   all.reserve(hidden->slices.size());
   for (const grpc::Slice& slice : hidden->slices) {
     all.emplace_back(reinterpret_cast<const char*>(slice.begin()), slice.size());
   }
-  SliceCursor cursor(all);
+  Walker walker(all, &hidden->pieces);
   std::string head;
-  if (Walk(level, cursor.left(), &cursor, &head, &hidden->pieces)) {
+  if (walker.Walk(level, &head)) {
     bytes->Clear();
+    const int64_t size = SizeOf(hidden->pieces);
+    if (walker.sequences() > kSequencesToSpare + size / row_bytes) {
+      return TooManySequences(walker.sequences(), size, row_bytes);
+    }
     if (!request->ParseFromString(head)) {
-      return false;
+      return refusal("do not parse");
     }
     if (Hidden(request) == nullptr) {  // another kind of step came after it
       hidden->pieces.clear();
@@ -157,42 +220,35 @@ bool Parse(grpc::ByteBuffer* bytes, Level level, Request* request, TensorBytes* 
   } else {
     hidden->slices.clear();
     hidden->pieces.clear();
+    if (length > kMostWhole) {
+      bytes->Clear();
+      return refusal(
+          "do not parse, or not as clients lay them out (beyond 1 MiB no field may come "
+          "twice, have 4 KiB or be a group)");
+    }
     if (!ParseWhole(bytes, request, hidden)) {
-      return false;
+      return refusal("do not parse");
     }
   }
-  for (std::string_view piece : hidden->pieces) {
-    hidden->size += static_cast<int64_t>(piece.size());
-  }
-  return true;
-}
-
-template <typename Request>
-absl::Status ParseOrSay(grpc::ByteBuffer* bytes, Level level, Request* request,
-                        TensorBytes* hidden) {
-  const size_t length = bytes->Length();
-  if (Parse(bytes, level, request, hidden)) {
-    return absl::OkStatus();
-  }
-  return MakeError(Reason::kBadArgument,
-                   absl::StrCat("the message's ", length, " bytes do not parse; expected ",
-                                request->GetTypeName()));
+  hidden->size = SizeOf(hidden->pieces);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status ParseRequest(grpc::ByteBuffer* bytes, v1::PrefillRequest* request,
+absl::Status ParseRequest(grpc::ByteBuffer* bytes, int64_t row_bytes, v1::PrefillRequest* request,
                           TensorBytes* hidden) {
-  return ParseOrSay(bytes, Level::kCall, request, hidden);
+  return Parse(bytes, Level::kCall, row_bytes, request, hidden);
 }
 
-absl::Status ParseRequest(grpc::ByteBuffer* bytes, v1::DecodeRequest* request,
+absl::Status ParseRequest(grpc::ByteBuffer* bytes, int64_t row_bytes, v1::DecodeRequest* request,
                           TensorBytes* hidden) {
-  return ParseOrSay(bytes, Level::kCall, request, hidden);
+  return Parse(bytes, Level::kCall, row_bytes, request, hidden);
 }
 
-absl::Status ParseRequest(grpc::ByteBuffer* bytes, v1::StepRequest* request, TensorBytes* hidden) {
-  return ParseOrSay(bytes, Level::kStep, request, hidden);
+absl::Status ParseRequest(grpc::ByteBuffer* bytes, int64_t row_bytes, v1::StepRequest* request,
+                          TensorBytes* hidden) {
+  return Parse(bytes, Level::kStep, row_bytes, request, hidden);
 }
 
 }  // namespace attnd::server

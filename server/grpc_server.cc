@@ -38,7 +38,11 @@ void LogNothing(gpr_log_func_args* /*args*/) {}
 void SetArguments(const Config& config, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(config.max_message_bytes));
   builder.SetMaxSendMessageSize(static_cast<int>(config.max_message_bytes));
-  builder.SetDefaultCompressionAlgorithm(GRPC_COMPRESS_NONE);  // tensors do not compress
+  // Tensors do not compress, and gRPC inflates a message before it looks at its size: three
+  // megabytes of zeros became three gigabytes.
+  builder.SetDefaultCompressionAlgorithm(GRPC_COMPRESS_NONE);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   // With SO_REUSEPORT, gRPC's default, two servers share a port without a word.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // gRPC's default is 2^32 - 1; what is beyond waits in the client.

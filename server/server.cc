@@ -18,6 +18,8 @@ namespace {
 
 // What stays open once our own calls have ended is health watchers and reflection.
 constexpr int64_t kLastCallsNs = 200'000'000;
+// Refusals after the last call has ended.
+constexpr int64_t kRefuseNs = 200'000'000;
 
 // The host's name and 32 random bits: a restarted server is another one.
 std::string MakeServerId() {
@@ -123,6 +125,7 @@ absl::Status Server::Load() {
   }
   service_.model = *std::move(info);
   service_.engine = engine_.get();
+  service_.row_bytes.store(2 * engine_->plan().d_model);
   metrics_.SetSource({service_.model.device(), [engine = engine_.get()] { return engine->stats(); },
                       engine_->stats().store});
   return absl::OkStatus();
@@ -158,6 +161,9 @@ void Server::Stop() {
   while (service_.live_calls.load() > 0 && clock_.Now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  // Calls that arrive from now on, gRPC itself ends as CANCELLED, without a reason: first those
+  // that were on their way get DRAINING.
+  std::this_thread::sleep_for(std::chrono::nanoseconds(kRefuseNs));
   grpc_->Shutdown(kLastCallsNs);
   engine_->Stop();
   http_.reset();

@@ -1,27 +1,23 @@
 // Who made a call, and what bounds its steps.
 #include "server/service_context.h"
 
-#include <chrono>
-
 #include "grpcpp/server_context.h"
 
 namespace attnd::server {
-namespace {
-
-// The deadline on our clock. gRPC says "none" by a time centuries away.
-MonotonicNs ToMonotonic(std::chrono::system_clock::time_point deadline, const Clock& clock) {
-  constexpr auto kFar = std::chrono::hours(24 * 365);
-  const auto now = std::chrono::system_clock::now();
-  if (deadline > now + kFar) {
+// "None" is a time centuries away, and clients send such times too: in nanoseconds they are more
+// than an int64_t holds.
+MonotonicNs ToMonotonic(gpr_timespec deadline, const Clock& clock) {
+  constexpr int64_t kFar = 365 * 24 * 3600;
+  const gpr_timespec left = gpr_time_sub(gpr_convert_clock_type(deadline, GPR_CLOCK_MONOTONIC),
+                                         gpr_now(GPR_CLOCK_MONOTONIC));
+  if (left.tv_sec > kFar) {
     return kNever;
   }
-  if (deadline < now - kFar) {
+  if (left.tv_sec < -kFar) {
     return 0;
   }
-  return clock.Now() + std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - now).count();
+  return clock.Now() + left.tv_sec * 1'000'000'000 + left.tv_nsec;
 }
-
-}  // namespace
 
 absl::StatusOr<Caller> MakeCaller(const ServiceContext& service,
                                   const grpc::CallbackServerContext& context) {
@@ -38,7 +34,7 @@ absl::StatusOr<Caller> MakeCaller(const ServiceContext& service,
     caller.tenant = *std::move(tenant);
   }
   caller.connection = std::hash<std::string>()(context.peer());
-  caller.deadline = ToMonotonic(context.deadline(), service.clock);
+  caller.deadline = ToMonotonic(context.raw_deadline(), service.clock);
   return caller;
 }
 

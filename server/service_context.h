@@ -11,6 +11,7 @@
 #include "attnd/v1/attnd.pb.h"
 #include "core/clock.h"
 #include "core/engine.h"
+#include "grpc/support/time.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/admission.h"
 #include "server/auth.h"
@@ -36,6 +37,10 @@ struct ServiceContext {
   Engine* engine = nullptr;
   v1::ModelInfo model;
 
+  // The fewest bytes of a row of the wire: two for each of d_model elements, when the model is
+  // there.
+  std::atomic<int64_t> row_bytes{2};
+
   // Reactors that gRPC has not let go of yet.
   std::atomic<int64_t> live_calls{0};
 };
@@ -47,6 +52,9 @@ struct Caller {
   MonotonicNs deadline = kNever;
   std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
 };
+
+// A call's deadline on our clock; kNever for one a year away or more.
+MonotonicNs ToMonotonic(gpr_timespec deadline, const Clock& clock);
 
 // BAD_CREDENTIALS when authentication is on and fails. `cancelled` is new.
 absl::StatusOr<Caller> MakeCaller(const ServiceContext& service,

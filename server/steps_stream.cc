@@ -54,7 +54,8 @@ void StepsStream::OnReadDone(bool ok) {
   TensorBytes hidden;
   absl::Status status;
   if (ok) {
-    status = Guarded([&] { return ParseRequest(&request_, &request, &hidden); });
+    status = Guarded(
+        [&] { return ParseRequest(&request_, service_.row_bytes.load(), &request, &hidden); });
     if (!status.ok()) {
       service_.metrics.Rpc(Method::kSteps, status, 0);
     }

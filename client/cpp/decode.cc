@@ -92,6 +92,10 @@ absl::StatusOr<DecodeResult> Client::Decode(int64_t layer, std::span<const Decod
       !decoded.ok()) {
     return decoded;
   }
+  if (result.output.size() != hidden.size()) {
+    return absl::InternalError("output: the server sent " + std::to_string(result.output.size()) +
+                               " elements; expected " + std::to_string(hidden.size()));
+  }
   return result;
 }
 

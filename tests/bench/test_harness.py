@@ -1,13 +1,14 @@
 """The judgements of the harness, on figures that a fake bench makes up."""
 
 import pathlib
+import subprocess
 import sys
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from harness import rows, table  # noqa: E402
+from harness import measure, rows, table  # noqa: E402
 
 CEILINGS = {"ceiling_fma": {"ms": 1, "flop": 100e9}, "ceiling_read": {"ms": 1, "bytes": 20e9}}
 
@@ -80,3 +81,27 @@ def test_the_table_has_a_line_a_row_and_the_notes():
 def test_names_of_rows_are_unique():
     names = [row.name for row in rows.ROWS]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["--rounds", "0"], "number of 1 or more"), (["--rounds", "-1"], "number of 1 or more"),
+    (["--only", "pool_handover,typo"], "begins with 'typo'"), (["--only", "unknown"], "'unknown'"),
+    (["--build", "/nonexistent"], "is missing"), (["--json", "/nonexistent/x.json"], "cannot be written")])  # fmt: skip
+def test_a_wrong_call_is_one_line_and_exit_code_2(arguments, says, tmp_path):
+    program = tmp_path / "bin" / "bench_kernels"  # measures nothing
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho \'{"benchmarks": []}\'\n')
+    program.chmod(0o755)
+    driver = pathlib.Path(__file__).resolve().parent / "run"
+    given = [sys.executable, str(driver), "--build", str(tmp_path), *arguments]
+    done = subprocess.run(given, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and says in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_peer_that_does_not_start_is_one_line(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "bench_kernels").touch()
+    bench = measure.Bench(tmp_path, "", 1, "/nonexistent/python")
+    with pytest.raises(measure.BenchError, match="does not start: No such file"):
+        bench.peer("torch_layers.py", "any")

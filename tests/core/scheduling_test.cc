@@ -166,5 +166,51 @@ TEST_F(SchedulingTest, AStoppedEngineAnswersEverything) {
   EXPECT_EQ(ReasonOf(engine_.engine().Enqueue(&late)), Reason::kDraining);
 }
 
+TEST_F(SchedulingTest, ADecodeOfWhichNoPartBeganIsShapedAsItsRows) {
+  const std::string id = engine_.Create();
+  // Before the queue: one part's values are not finite, the other's session is unknown.
+  auto never = engine_.Decode({id, id}, 0, {0, 1}, RandomRows(1, 2, kD));
+  never->sequences[0].status = MakeError(Reason::kNotFinite, "a test's");
+  never->sequences[1].status = MakeError(Reason::kSessionUnknown, "a test's");
+  EXPECT_EQ(engine_.Run(std::move(never))->output, std::vector<float>(2 * kD, 0.0F));
+  // In the queue: its session is closed, beside a part that failed before.
+  auto queued = engine_.Decode({id, id}, 0, {0, 1}, RandomRows(1, 2, kD));
+  queued->sequences[1].status = MakeError(Reason::kSessionUnknown, "a test's");
+  engine_.Enqueue(std::move(queued));
+  ASSERT_TRUE(engine_.engine().sessions().Close("", id).ok());
+  engine_.RunAll();
+  ASSERT_EQ(engine_.finished().size(), 1U);
+  EXPECT_TRUE(engine_.finished()[0]->Outcome().ok()) << "the reasons differ";
+  EXPECT_EQ(engine_.finished()[0]->output, std::vector<float>(2 * kD, 0.0F));
+}
+
+TEST_F(SchedulingTest, ChunksOfASequenceThatFailsLaterAreNotAnswered) {
+  const std::string one = engine_.Create(), many = engine_.Create();
+  auto step = engine_.Decode({one, many}, 0, {0, 0}, RandomRows(1, 41, kD));
+  step->sequences[1].rows = 40;
+  const auto cancelled = step->cancelled;
+  engine_.Enqueue(std::move(step));
+  ASSERT_TRUE(engine_.engine().RunOnce());
+  cancelled->store(true);
+  engine_.engine().Poke();
+  engine_.RunAll();
+  ASSERT_EQ(engine_.finished().size(), 1U);
+  const Step& ended = *engine_.finished()[0];
+  EXPECT_TRUE(ended.sequences[0].status.ok());
+  EXPECT_EQ(ReasonOf(ended.sequences[1].status), Reason::kStepCancelled);
+  const auto second = ended.output.begin() + kD;
+  EXPECT_NE(std::vector<float>(ended.output.begin(), second), std::vector<float>(kD, 0.0F));
+  EXPECT_EQ(std::vector<float>(second, ended.output.end()), std::vector<float>(40 * kD, 0.0F));
+}
+
+TEST_F(SchedulingTest, ABatchThatThrowsFailsAloneAndItsSessionGoesOn) {
+  const std::string id = engine_.Create();
+  engine_.ThrowInNextBatch();
+  const auto prefill = engine_.Run(engine_.Prefill(id, 0, 0, RandomRows(3, 40, kD)));
+  EXPECT_EQ(ReasonOf(prefill->Outcome()), Reason::kInternal) << prefill->Outcome();
+  EXPECT_EQ(engine_.engine().stats().queued_steps, 0);
+  EXPECT_TRUE(engine_.Run(Row(id, 0, 0))->Outcome().ok());
+}
+
 }  // namespace
 }  // namespace attnd

@@ -57,6 +57,16 @@ def test_wrong_position(session):
     works(session, 3)
 
 
+def test_compressed_messages_are_refused_unread(client, session):
+    import grpc
+
+    request = pb.PrefillRequest(session_id=session.session_id, hidden=attnd.tensors.to_tensor(rows(2), "f32"))
+    with pytest.raises(grpc.RpcError) as caught:
+        client._stubs.attention.Prefill(request, compression=grpc.Compression.Gzip)
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    works(session, 0)
+
+
 def test_a_guard_stops_a_late_repeat(session):
     session.prefill(0, rows(6))
     call = session.prefill, 0, rows(2)

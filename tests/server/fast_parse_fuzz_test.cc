@@ -12,6 +12,8 @@
 namespace attnd::server {
 namespace {
 
+constexpr int64_t kRowBytes = 2;
+
 constexpr int kMessages = 300'000;
 
 // Writes messages field by field, so that all that the wire format allows comes up: any order,
@@ -215,7 +217,7 @@ void Compare(const std::string& bytes, std::mt19937_64* random, Counts* counts) 
   Request request;
   TensorBytes hidden;
   grpc::ByteBuffer buffer = CutBuffer(bytes, random);
-  ASSERT_EQ(ParseRequest(&buffer, &request, &hidden).ok(), parses);
+  ASSERT_EQ(ParseRequest(&buffer, kRowBytes, &request, &hidden).ok(), parses);
   if (!parses) {
     return;
   }

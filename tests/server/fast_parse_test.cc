@@ -9,6 +9,8 @@
 namespace attnd::server {
 namespace {
 
+constexpr int64_t kRowBytes = 2;
+
 v1::PrefillRequest Prefill(size_t bytes) {
   v1::PrefillRequest request;
   request.set_session_id("session");
@@ -69,7 +71,7 @@ void ExpectParses(const std::string& bytes, const Request& expected, bool fast) 
     Request request;
     TensorBytes hidden;
     grpc::ByteBuffer buffer = Buffer(bytes, piece);
-    ASSERT_TRUE(ParseRequest(&buffer, &request, &hidden).ok());
+    ASSERT_TRUE(ParseRequest(&buffer, kRowBytes, &request, &hidden).ok());
     EXPECT_EQ(buffer.Length(), 0U);
     EXPECT_EQ(TookTheFastPath(hidden) || bytes.empty(), fast);
     EXPECT_EQ(hidden.size, static_cast<int64_t>(Bytes(hidden).size()));
@@ -80,6 +82,16 @@ void ExpectParses(const std::string& bytes, const Request& expected, bool fast) 
 template <typename Request>
 void ExpectFast(const Request& request) {
   ExpectParses(request.SerializeAsString(), request, true);
+}
+
+template <typename Request>
+std::string ErrorText(grpc::ByteBuffer buffer, size_t most_bytes = 10'000) {
+  Request request;
+  TensorBytes hidden;
+  const absl::Status status = ParseRequest(&buffer, kRowBytes, &request, &hidden);
+  EXPECT_LT(request.SpaceUsedLong(), most_bytes);
+  EXPECT_LT(hidden.parsed.capacity(), 10'000U);
+  return status.ok() ? "OK" : ReasonName(*ReasonOf(status));
 }
 
 TEST(FastParseTest, WhatClientsSend) {
@@ -103,7 +115,7 @@ TEST(FastParseTest, TheBytesStayWhereTheyCame) {
   grpc::ByteBuffer buffer = Buffer(Prefill(1 << 20).SerializeAsString(), 64 << 10);
   v1::PrefillRequest request;
   TensorBytes hidden;
-  ASSERT_TRUE(ParseRequest(&buffer, &request, &hidden).ok());
+  ASSERT_TRUE(ParseRequest(&buffer, kRowBytes, &request, &hidden).ok());
   EXPECT_EQ(request.hidden().data(), "");
   ASSERT_EQ(hidden.pieces.size(), hidden.slices.size());
   for (size_t i = 0; i < hidden.pieces.size(); ++i) {
@@ -145,12 +157,45 @@ TEST(FastParseTest, WhatTakesTheGeneratedParser) {
 
   const std::string group("\x63\x08\x01\x64", 4);  // field 12
   ExpectParses(plain + group, Parsed<v1::PrefillRequest>(Buffer(plain + group)), false);
-  const std::string high("\xa0\x06\x01", 3);  // field 100
-  ExpectParses(plain + high, Parsed<v1::PrefillRequest>(Buffer(plain + high)), false);
+  const std::string longer_tag("\xe0\x80\x00\x01", 4);  // field 12, its tag not the shortest
+  ExpectParses(plain + longer_tag, Parsed<v1::PrefillRequest>(Buffer(plain + longer_tag)), false);
 
   v1::PrefillRequest longer = request;
   longer.set_session_id(std::string(5000, 'x'));
   ExpectParses(longer.SerializeAsString(), longer, false);
+}
+
+TEST(FastParseTest, AFieldOfALaterVersionDoesNot) {
+  const std::string plain = Prefill(40).SerializeAsString();
+  const std::string high("\xa0\x06\x01\xaa\x06\x02xy", 8);  // fields 100 and 101
+  ExpectParses(plain + high, Parsed<v1::PrefillRequest>(Buffer(plain + high)), true);
+}
+
+TEST(FastParseTest, MoreSequencesThanRowsAreNotParsed) {
+  constexpr size_t kSpare = 1024;
+  std::string sequences;
+  for (size_t i = 0; i < kSpare + 20; ++i) {
+    sequences += std::string("\x12\x00", 2);
+  }
+  v1::DecodeRequest tensor;  // 20 rows of two bytes
+  tensor.mutable_hidden()->set_data(std::string(20 * kRowBytes, 'x'));
+  const std::string all = sequences + tensor.SerializeAsString();
+  EXPECT_EQ(ErrorText<v1::DecodeRequest>(Buffer(all, 100), 1'000'000), "OK");
+  EXPECT_EQ(ErrorText<v1::DecodeRequest>(Buffer(all + std::string("\x12\x00", 2), 100)),
+            "BAD_BATCH");
+  v1::StepRequest step;
+  std::string nested;
+  AppendFieldStart(v1::StepRequest::kDecodeFieldNumber, all.size() + 2, &nested);
+  EXPECT_EQ(ErrorText<v1::StepRequest>(Buffer(nested + all + std::string("\x12\x00", 2))),
+            "BAD_BATCH");
+}
+
+TEST(FastParseTest, AnUnusualShapeMayHaveAMebibyte) {
+  constexpr size_t kMost = size_t{1} << 20;
+  std::string packed;  // a shape of one-byte elements: eight bytes each when parsed
+  AppendFieldStart(v1::Tensor::kShapeFieldNumber, kMost, &packed);
+  packed += std::string(kMost, '\x01');
+  EXPECT_EQ(ErrorText<v1::PrefillRequest>(Buffer(Nested(packed), 4096)), "BAD_ARGUMENT");
 }
 
 TEST(FastParseTest, TheLastKindOfAStepCounts) {
@@ -163,22 +208,12 @@ TEST(FastParseTest, TheLastKindOfAStepCounts) {
   v1::StepRequest request;
   TensorBytes hidden;
   grpc::ByteBuffer buffer = Buffer(prefill.SerializeAsString() + cancel.SerializeAsString());
-  ASSERT_TRUE(ParseRequest(&buffer, &request, &hidden).ok());
+  ASSERT_TRUE(ParseRequest(&buffer, kRowBytes, &request, &hidden).ok());
   EXPECT_EQ(hidden.size, 0);
 
   v1::StepRequest both = prefill;
   both.MergeFrom(Step(Decode(8)));
   ExpectParses(prefill.SerializeAsString() + Step(Decode(8)).SerializeAsString(), both, false);
-}
-
-template <typename Request>
-std::string ErrorText(grpc::ByteBuffer buffer) {
-  Request request;
-  TensorBytes hidden;
-  const absl::Status status = ParseRequest(&buffer, &request, &hidden);
-  EXPECT_LT(request.SpaceUsedLong(), 10'000U);
-  EXPECT_LT(hidden.parsed.capacity(), 10'000U);
-  return status.ok() ? "OK" : ReasonName(*ReasonOf(status));
 }
 
 TEST(FastParseTest, EveryTruncationIsRefusedOrShorter) {
@@ -198,7 +233,7 @@ TEST(FastParseTest, WhatIsNoMessage) {
   v1::PrefillRequest request;
   TensorBytes hidden;
   grpc::ByteBuffer buffer = Buffer("\x0a");
-  EXPECT_EQ(ParseRequest(&buffer, &request, &hidden).message(),
+  EXPECT_EQ(ParseRequest(&buffer, kRowBytes, &request, &hidden).message(),
             "the message's 1 bytes do not parse; expected attnd.v1.PrefillRequest");
 }
 

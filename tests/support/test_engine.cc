@@ -1,5 +1,8 @@
 #include "tests/support/test_engine.h"
 
+#include <new>
+#include <utility>
+
 #include <utility>
 
 #include "kernels/check.h"
@@ -39,7 +42,12 @@ TestEngine::TestEngine(const ModelConfig& config, const std::string& weights,
   weights_ = *std::move(source);
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       Engine::Create(config, weights_.get(), *std::move(backend), options.engine, clock_,
-                     [this](const BatchReport& report) { batches_.push_back(report); });
+                     [this](const BatchReport& report) {
+                       batches_.push_back(report);
+                       if (std::exchange(throw_, false)) {
+                         throw std::bad_alloc();
+                       }
+                     });
   Check(engine.ok(), "a test's engine can be made");
   engine_ = *std::move(engine);
 }

@@ -44,6 +44,9 @@ class TestEngine {
   ManualClock& clock() { return clock_; }
   const std::vector<BatchReport>& batches() const { return batches_; }
 
+  // The next batch throws std::bad_alloc after its computation.
+  void ThrowInNextBatch() { throw_ = true; }
+
   // Creates a session and returns its id.
   std::string Create(int64_t prefix = 0, int64_t max_tokens = 0, const std::string& id = "");
   std::shared_ptr<Session> Find(const std::string& id);
@@ -67,6 +70,7 @@ class TestEngine {
  private:
   ManualClock clock_;
   std::vector<BatchReport> batches_;
+  bool throw_ = false;
   std::unique_ptr<WeightSource> weights_;
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<Step>> finished_;

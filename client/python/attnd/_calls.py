@@ -130,6 +130,9 @@ def decode_result(
 ) -> DecodeResult:
     """The result of one response, or of the consecutive parts of one step."""
     output = _joined(parts)
+    rows_sent = sum(step.num_tokens for step in steps)
+    if len(output) != rows_sent:
+        raise ValueError(f"the server sent {len(output)} rows; expected {rows_sent}")
     results, row = [], 0
     for step, result in zip(steps, [result for part in parts for result in part.results]):
         rows = output[row : row + step.num_tokens]

@@ -14,6 +14,16 @@ class BenchError(Exception):
     """A line for the user."""
 
 
+def _finished(command, timeout):
+    """The process, ended; what keeps it from that is a line for the user."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    except OSError as error:
+        raise BenchError(f"{command[0]} does not start: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{command[0]} was not done after {timeout} s") from None
+
+
 class Bench:
     """A build tree and how to run its programs; every figure is a median over the rounds."""
 
@@ -29,7 +39,7 @@ class Bench:
     def run(self, program, *arguments, timeout=1800):
         """Standard output of a program of the build tree."""
         command = [str(self.bin / program), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        done = _finished(command, timeout)
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise BenchError(f"{program} ended with {done.returncode}: {last}")
@@ -76,7 +86,7 @@ class Bench:
         if self._peers.get(script) == "absent":
             return None
         command = [self.peer_python, str(HERE / "peers" / script), str(threads), case]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        done = _finished(command, timeout=600)
         if done.returncode != 0:
             lines = done.stderr.strip().splitlines() or ["no message"]
             if "ImportError" not in lines[-1] and "ModuleNotFoundError" not in lines[-1]:
