@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd::kernels {
@@ -281,14 +281,13 @@ struct RowTiles {
 HWY_INLINE void PackRows(const ProjectTile& tile, int64_t k0, int64_t depth) {
   const RowTiles tiles(tile.rows);
   for (int64_t t = 0; t < tiles.count; ++t) {
-    float* pack = tile.pack + t * kManyRows * depth;
     const int64_t begin = tiles.Begin(t);
-    for (int64_t m = 0; m < tiles.Begin(t + 1) - begin; ++m) {
-      const float* x = tile.x.Row(tile.row_begin + begin + m) + k0;
-      for (int64_t k = 0; k < depth; ++k) {
-        pack[k * kManyRows + m] = x[k];
-      }
+    const int64_t count = tiles.Begin(t + 1) - begin;
+    const float* x[kManyRows];
+    for (int64_t m = 0; m < count; ++m) {
+      x[m] = tile.x.Row(tile.row_begin + begin + m) + k0;
     }
+    PackFew(x, count, depth, tile.pack + t * kManyRows * depth, kManyRows);
   }
 }
 
