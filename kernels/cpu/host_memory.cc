@@ -10,6 +10,7 @@ namespace attnd::kernels {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+constexpr int64_t kHugePage = int64_t{2} << 20;
 
 absl::Status NoMemory(const char* purpose, int64_t bytes) {
   if (bytes < 0) {
@@ -64,8 +65,19 @@ absl::Status AllocateAligned(const char* purpose, int64_t bytes, void** data) {
     return NoMemory(purpose, -1);
   }
   const int64_t rounded = (bytes / kAlignment + 1) * kAlignment;
-  *data = std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
-  return *data == nullptr ? NoMemory(purpose, bytes) : absl::OkStatus();
+  if (rounded < kHugePage || rounded > INT64_MAX - kHugePage) {
+    *data = std::aligned_alloc(kAlignment, static_cast<size_t>(rounded));
+    return *data == nullptr ? NoMemory(purpose, bytes) : absl::OkStatus();
+  }
+  *data = std::aligned_alloc(kHugePage, static_cast<size_t>(rounded));
+  if (*data == nullptr) {
+    return NoMemory(purpose, bytes);
+  }
+  // Weights are read from end to end, 8 KiB of every panel at a time: with pages of 4 KiB one row
+  // by 4096 x 4096 takes 2.2 ms instead of 1.9 (f32). Whole huge pages alone: what follows the
+  // array is not committed with it. Where the system refuses, small ones do.
+  madvise(*data, static_cast<size_t>(rounded / kHugePage * kHugePage), MADV_HUGEPAGE);
+  return absl::OkStatus();
 }
 
 }  // namespace attnd::kernels

@@ -131,8 +131,11 @@ HWY_INLINE void WidenElements(const E& element, const typename E::Stored* src, i
 // row's maximum, exactly 0, so that -infinity gives 0. exp(0) is exactly 1.
 HWY_INLINE V Exp(V x) {
   const Floats d;
-  const hn::RebindToSigned<Floats> di;
-  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
+  const hn::RebindToUnsigned<Floats> bits;
+  // Rounds to the nearest even integer, and has it in its lowest bits.
+  const V shifter = hn::Set(d, 0x1.8p23f);
+  const V shifted = hn::Add(hn::Mul(x, hn::Set(d, 1.44269504088896341f)), shifter);
+  const V n = hn::Sub(shifted, shifter);
   V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   V p = hn::Set(d, 1.9875691500e-4f);
@@ -142,10 +145,10 @@ HWY_INLINE V Exp(V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
   p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, hn::Set(d, 1.0f)));
-  const V lowest = hn::Set(d, -87.0f);
-  const auto n_int = hn::ConvertTo(di, hn::Max(n, hn::Set(d, -126.0f)));
-  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n_int, hn::Set(di, 127))));
-  return hn::IfThenElse(hn::Lt(x, lowest), hn::Zero(d), hn::Mul(p, power));
+  // The shift leaves n alone; from -126 on, which is what -87 gives, 2^n is normal.
+  const V power = hn::BitCast(
+      d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(bits, shifted)), hn::Set(bits, 127u << 23)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.0f)), hn::Mul(p, power));
 }
 
 }  // namespace HWY_NAMESPACE
