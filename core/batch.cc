@@ -5,8 +5,8 @@
 namespace attnd {
 
 std::vector<size_t> FormBatch(const std::vector<ReadyItem>& ready, int64_t max_rows) {
-  if (ready.empty()) {
-    return {};
+  if (ready.size() <= 1) {
+    return std::vector<size_t>(ready.size(), 0);  // a step that finds the engine idle
   }
   const auto before = [&](size_t a, size_t b) {
     return ready[a].turn != ready[b].turn ? ready[a].turn < ready[b].turn

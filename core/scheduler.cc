@@ -192,7 +192,7 @@ void Scheduler::FinishFront(Session* session) {
   Check(it != queues_.end() && !it->second.empty(), "a running part is in its session's queue");
   // The part holds the session, so that it is there until after the queue has let go of it.
   const std::unique_ptr<WorkItem> item = std::move(it->second.front());
-  it->second.pop_front();
+  it->second.erase(it->second.begin());
   if (it->second.empty()) {
     queues_.erase(it);
   } else {

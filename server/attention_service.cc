@@ -36,7 +36,7 @@ absl::Status Run(ServiceContext& service, UnaryCall* call, absl::StatusOr<BuiltS
       }
       return outcome;
     });
-    call->Answer(status, StepShapeText(*step));
+    call->Answer(status, status.ok() ? "" : StepShapeText(*step));
   };
   return Submit(service, std::move(built->step), /*may_run=*/true);
 }

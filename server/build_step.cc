@@ -54,9 +54,8 @@ SequenceStep ReadSequence(const ServiceContext& service, const Caller& caller, i
   sequence.expected_length = wire.expected_length();
   sequence.status = Lookup(service, caller, wire.session_id(), &sequence);
   if (sequence.status.ok()) {
-    sequence.status =
-        CheckPositions(service.engine->plan(), absl::StrCat("sequences[", index, "]."),
-                       sequence.position, sequence.rows, sequence.expected_length);
+    sequence.status = CheckPositions(service.engine->plan(), index, sequence.position,
+                                     sequence.rows, sequence.expected_length);
   }
   return sequence;
 }
@@ -98,8 +97,8 @@ absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Call
       !status.ok()) {
     return status;
   }
-  if (absl::Status status =
-          CheckPositions(plan, "", sequence.position, sequence.rows, sequence.expected_length);
+  if (absl::Status status = CheckPositions(plan, std::nullopt, sequence.position, sequence.rows,
+                                           sequence.expected_length);
       !status.ok()) {
     return status;
   }

@@ -159,9 +159,9 @@ v1::Tensor* Hidden(v1::StepRequest* request) {
 template <typename Request>
 bool ParseWhole(grpc::ByteBuffer* bytes, Request* request, TensorBytes* hidden) {
   grpc::Slice whole;
-  const bool dumped = bytes->DumpToSingleSlice(&whole).ok();
+  const bool there = bytes->TrySingleSlice(&whole).ok() || bytes->DumpToSingleSlice(&whole).ok();
   bytes->Clear();
-  if (!dumped || !request->ParseFromArray(whole.begin(), static_cast<int>(whole.size()))) {
+  if (!there || !request->ParseFromArray(whole.begin(), static_cast<int>(whole.size()))) {
     return false;
   }
   if (v1::Tensor* tensor = Hidden(request); tensor != nullptr) {
@@ -188,13 +188,18 @@ absl::Status TooManySequences(int64_t sequences, int64_t data_bytes, int64_t row
 
 template <typename Request>
 absl::Status Parse(grpc::ByteBuffer* bytes, Level level, int64_t row_bytes, Request* request,
-                   TensorBytes* hidden) {
+                   TensorBytes* hidden, size_t small) {
   const size_t length = bytes->Length();
   const auto refusal = [&](std::string_view why) {
     return MakeError(Reason::kBadArgument,
                      absl::StrCat("the message's ", length, " bytes ", std::string(why),
                                   "; expected ", request->GetTypeName()));
   };
+  if (length <= small) {
+    const bool parsed = ParseWhole(bytes, request, hidden);
+    hidden->size = SizeOf(hidden->pieces);
+    return parsed ? absl::OkStatus() : refusal("do not parse");
+  }
   if (!bytes->Valid() || !bytes->Dump(&hidden->slices).ok()) {
     return refusal("do not parse");  // a call without a message
   }
@@ -237,18 +242,18 @@ absl::Status Parse(grpc::ByteBuffer* bytes, Level level, int64_t row_bytes, Requ
 }  // namespace
 
 absl::Status ParseRequest(grpc::ByteBuffer* bytes, int64_t row_bytes, v1::PrefillRequest* request,
-                          TensorBytes* hidden) {
-  return Parse(bytes, Level::kCall, row_bytes, request, hidden);
+                          TensorBytes* hidden, size_t small) {
+  return Parse(bytes, Level::kCall, row_bytes, request, hidden, small);
 }
 
 absl::Status ParseRequest(grpc::ByteBuffer* bytes, int64_t row_bytes, v1::DecodeRequest* request,
-                          TensorBytes* hidden) {
-  return Parse(bytes, Level::kCall, row_bytes, request, hidden);
+                          TensorBytes* hidden, size_t small) {
+  return Parse(bytes, Level::kCall, row_bytes, request, hidden, small);
 }
 
 absl::Status ParseRequest(grpc::ByteBuffer* bytes, int64_t row_bytes, v1::StepRequest* request,
-                          TensorBytes* hidden) {
-  return Parse(bytes, Level::kStep, row_bytes, request, hidden);
+                          TensorBytes* hidden, size_t small) {
+  return Parse(bytes, Level::kStep, row_bytes, request, hidden, small);
 }
 
 }  // namespace attnd::server

@@ -18,6 +18,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "rows go onto the wire as they are");
 
+// An answer of a few sequences up to its data is not longer.
+constexpr size_t kTypicalStart = 128;
+
 constexpr int kOutputField = 15;
 static_assert(v1::PrefillResponse::kOutputFieldNumber == kOutputField);
 static_assert(v1::DecodeResponse::kOutputFieldNumber == kOutputField);
@@ -36,19 +39,42 @@ grpc::Slice Borrow(std::unique_ptr<T> owner, void* bytes, int64_t size) {
 
 int64_t RowBytes(const AnswerRows& rows) { return rows.d_model * DTypeSize(rows.dtype); }
 
-void WriteTiming(const StepTiming& timing, v1::Timing* wire) {
-  wire->set_queue_ns(timing.queue_ns);
-  wire->set_compute_ns(timing.compute_ns);
-  wire->set_batch_rows(static_cast<int32_t>(timing.batch_rows));
+// What answers say of themselves is written field by field: through generated messages a Decode of
+// one row made seven allocations for 20 bytes.
+void AppendTiming(int field, const StepTiming& timing, std::string* to) {
+  std::string inner;
+  AppendInteger(v1::Timing::kQueueNsFieldNumber, timing.queue_ns, &inner);
+  AppendInteger(v1::Timing::kComputeNsFieldNumber, timing.compute_ns, &inner);
+  AppendInteger(v1::Timing::kBatchRowsFieldNumber, timing.batch_rows, &inner);
+  AppendFieldStart(field, inner.size(), to);
+  to->append(inner);
+}
+
+// Its status is always there: code 0 is an answer too.
+void AppendResult(const SequenceStep& sequence, std::string* to) {
+  std::string status;
+  if (!sequence.status.ok()) {
+    v1::Status wire;
+    ToWireStatus(sequence.status, &wire);
+    status = wire.SerializeAsString();
+  }
+  std::string inner;
+  AppendFieldStart(v1::SequenceResult::kStatusFieldNumber, status.size(), &inner);
+  inner.append(status);
+  AppendInteger(v1::SequenceResult::kLengthFieldNumber, sequence.length, &inner);
+  AppendFieldStart(v1::DecodeResponse::kResultsFieldNumber, inner.size(), to);
+  to->append(inner);
 }
 
 // The field `output` up to its data.
 void AppendOutput(const AnswerRows& rows, int64_t count, std::string* to) {
-  v1::Tensor tensor;
-  tensor.set_dtype(WireDtype(rows.dtype));
-  tensor.add_shape(count);
-  tensor.add_shape(rows.d_model);
-  std::string start = tensor.SerializeAsString();
+  std::string shape;
+  AppendVarint(static_cast<uint64_t>(count), &shape);
+  AppendVarint(static_cast<uint64_t>(rows.d_model), &shape);
+  std::string start;
+  AppendInteger(v1::Tensor::kDtypeFieldNumber, WireDtype(rows.dtype), &start);
+  AppendFieldStart(v1::Tensor::kShapeFieldNumber, shape.size(), &start);
+  start.append(shape);
   const auto bytes = static_cast<uint64_t>(count * RowBytes(rows));
   if (bytes > 0) {
     AppendFieldStart(v1::Tensor::kDataFieldNumber, bytes, &start);
@@ -59,24 +85,23 @@ void AppendOutput(const AnswerRows& rows, int64_t count, std::string* to) {
 
 // The answers up to their data.
 std::string PrefillStart(const Step& step, const AnswerRows& rows, RowRange part) {
-  v1::PrefillResponse response;
-  response.set_output_position(step.output_position + part.begin);
-  response.set_length(step.sequences.front().length);
-  WriteTiming(step.timing, response.mutable_timing());
-  std::string start = response.SerializeAsString();
+  std::string start;
+  start.reserve(kTypicalStart);
+  AppendInteger(v1::PrefillResponse::kOutputPositionFieldNumber, step.output_position + part.begin,
+                &start);
+  AppendInteger(v1::PrefillResponse::kLengthFieldNumber, step.sequences.front().length, &start);
+  AppendTiming(v1::PrefillResponse::kTimingFieldNumber, step.timing, &start);
   AppendOutput(rows, part.count, &start);
   return start;
 }
 
 std::string DecodeStart(const Step& step, const AnswerRows& rows) {
-  v1::DecodeResponse response;
+  std::string start;
+  start.reserve(kTypicalStart);
   for (const SequenceStep& sequence : step.sequences) {
-    v1::SequenceResult* result = response.add_results();
-    ToWireStatus(sequence.status, result->mutable_status());
-    result->set_length(sequence.length);
+    AppendResult(sequence, &start);
   }
-  WriteTiming(step.timing, response.mutable_timing());
-  std::string start = response.SerializeAsString();
+  AppendTiming(v1::DecodeResponse::kTimingFieldNumber, step.timing, &start);
   AppendOutput(rows, rows.count, &start);
   return start;
 }

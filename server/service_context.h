@@ -50,13 +50,14 @@ struct Caller {
   std::string tenant;
   uint64_t connection = 0;  // of the peer's address: fairness is between connections
   MonotonicNs deadline = kNever;
-  std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
+  // Of the call or the step on a stream, which sets it before it builds a step.
+  std::shared_ptr<std::atomic<bool>> cancelled;
 };
 
 // A call's deadline on our clock; kNever for one a year away or more.
 MonotonicNs ToMonotonic(gpr_timespec deadline, const Clock& clock);
 
-// BAD_CREDENTIALS when authentication is on and fails. `cancelled` is new.
+// BAD_CREDENTIALS when authentication is on and fails. `cancelled` is null.
 absl::StatusOr<Caller> MakeCaller(const ServiceContext& service,
                                   const grpc::CallbackServerContext& context);
 

@@ -2,6 +2,7 @@
 #include "server/validate.h"
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_set>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,27 @@ std::string ShapeText(const v1::Tensor& tensor) {
 std::string DtypeText(v1::Dtype dtype) {
   const std::string& name = v1::Dtype_Name(dtype);
   return name.empty() ? std::to_string(static_cast<int>(dtype)) : name;
+}
+
+// The start of a field's name in a message about it.
+std::string Where(std::optional<int> sequence) {
+  return sequence.has_value() ? absl::StrCat("sequences[", *sequence, "].") : "";
+}
+
+// A session that two of the sequences name; null when there is none.
+const std::string* ComesTwice(
+    const google::protobuf::RepeatedPtrField<v1::SequenceStep>& sequences) {
+  if (sequences.size() < 2) {
+    return nullptr;
+  }
+  std::unordered_set<std::string_view> seen;
+  seen.reserve(static_cast<size_t>(sequences.size()));
+  for (const v1::SequenceStep& sequence : sequences) {
+    if (!seen.insert(sequence.session_id()).second) {
+      return &sequence.session_id();
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -117,19 +139,19 @@ absl::StatusOr<OutputRows> CheckOutputRows(v1::OutputRows rows) {
   }
 }
 
-absl::Status CheckPositions(const LayerPlan& plan, const std::string& field, int64_t position,
+absl::Status CheckPositions(const LayerPlan& plan, std::optional<int> sequence, int64_t position,
                             int64_t rows, int64_t expected_length) {
   if (position < 0) {
-    return MakeError(Reason::kBadArgument,
-                     absl::StrCat(field, "position is ", position, "; expected 0 or more"));
+    return MakeError(Reason::kBadArgument, absl::StrCat(Where(sequence), "position is ", position,
+                                                        "; expected 0 or more"));
   }
   if (expected_length < 0) {
-    return MakeError(Reason::kBadArgument, absl::StrCat(field, "expected_length is ",
+    return MakeError(Reason::kBadArgument, absl::StrCat(Where(sequence), "expected_length is ",
                                                         expected_length, "; expected 0 or more"));
   }
   if (rows > plan.max_seq_len || position > plan.max_seq_len - rows) {
     return MakeError(Reason::kPastMaxSeqLen,
-                     absl::StrCat(field, "position is ", position, " with ", rows,
+                     absl::StrCat(Where(sequence), "position is ", position, " with ", rows,
                                   " rows; max_seq_len is ", plan.max_seq_len));
   }
   return absl::OkStatus();
@@ -139,15 +161,13 @@ absl::Status CheckBatch(const v1::DecodeRequest& request, int64_t rows) {
   if (request.sequences().empty()) {
     return MakeError(Reason::kBadBatch, "sequences is empty; expected at least one");
   }
+  if (const std::string* twice = ComesTwice(request.sequences()); twice != nullptr) {
+    return MakeError(Reason::kBadBatch, absl::StrCat("session_id ", Quoted(*twice),
+                                                     " comes twice; expected once at most"));
+  }
   int64_t total = 0;
-  std::unordered_set<std::string> seen;
-  seen.reserve(request.sequences_size());
   for (const v1::SequenceStep& sequence : request.sequences()) {
     total += SequenceRows(sequence);  // each is below 2^32 and there are fewer than 2^31
-    if (!seen.insert(sequence.session_id()).second) {
-      return MakeError(Reason::kBadBatch, absl::StrCat("session_id ", Quoted(sequence.session_id()),
-                                                       " comes twice; expected once at most"));
-    }
   }
   if (total != rows) {
     return MakeError(

@@ -33,8 +33,8 @@ absl::StatusOr<DType> CheckOutputDtype(v1::Dtype output_dtype, const v1::Tensor&
 absl::StatusOr<OutputRows> CheckOutputRows(v1::OutputRows rows);
 
 // BAD_ARGUMENT for negative numbers, PAST_MAX_SEQ_LEN when a row lies at or past max_seq_len.
-// `field` prefixes the names in messages: "" or "sequences[3].".
-absl::Status CheckPositions(const LayerPlan& plan, const std::string& field, int64_t position,
+// Messages name the fields of `sequence`, where they are those of one of several.
+absl::Status CheckPositions(const LayerPlan& plan, std::optional<int> sequence, int64_t position,
                             int64_t rows, int64_t expected_length);
 
 // BAD_BATCH: no sequence, a session twice, or row counts that do not add up to `rows`.

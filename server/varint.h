@@ -22,4 +22,13 @@ inline void AppendFieldStart(int field, uint64_t length, std::string* to) {
   AppendVarint(length, to);
 }
 
+// The field number `field`, an integer; not there when it is 0, as proto3 has it.
+inline void AppendInteger(int field, int64_t value, std::string* to) {
+  using google::protobuf::internal::WireFormatLite;
+  if (value != 0) {
+    AppendVarint(WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_VARINT), to);
+    AppendVarint(static_cast<uint64_t>(value), to);
+  }
+}
+
 }  // namespace attnd::server

@@ -217,7 +217,7 @@ void Compare(const std::string& bytes, std::mt19937_64* random, Counts* counts) 
   Request request;
   TensorBytes hidden;
   grpc::ByteBuffer buffer = CutBuffer(bytes, random);
-  ASSERT_EQ(ParseRequest(&buffer, kRowBytes, &request, &hidden).ok(), parses);
+  ASSERT_EQ(ParseRequest(&buffer, kRowBytes, &request, &hidden, /*small=*/0).ok(), parses);
   if (!parses) {
     return;
   }

@@ -62,6 +62,9 @@ v1::StepRequest Whole(v1::StepRequest request, const TensorBytes& hidden) {
   return request;
 }
 
+// However small the message is.
+constexpr size_t kAlwaysWalk = 0;
+
 bool TookTheFastPath(const TensorBytes& hidden) { return !hidden.slices.empty(); }
 
 // `bytes` in slices of every length give `expected`.
@@ -71,7 +74,7 @@ void ExpectParses(const std::string& bytes, const Request& expected, bool fast) 
     Request request;
     TensorBytes hidden;
     grpc::ByteBuffer buffer = Buffer(bytes, piece);
-    ASSERT_TRUE(ParseRequest(&buffer, kRowBytes, &request, &hidden).ok());
+    ASSERT_TRUE(ParseRequest(&buffer, kRowBytes, &request, &hidden, kAlwaysWalk).ok());
     EXPECT_EQ(buffer.Length(), 0U);
     EXPECT_EQ(TookTheFastPath(hidden) || bytes.empty(), fast);
     EXPECT_EQ(hidden.size, static_cast<int64_t>(Bytes(hidden).size()));
@@ -88,7 +91,7 @@ template <typename Request>
 std::string ErrorText(grpc::ByteBuffer buffer, size_t most_bytes = 10'000) {
   Request request;
   TensorBytes hidden;
-  const absl::Status status = ParseRequest(&buffer, kRowBytes, &request, &hidden);
+  const absl::Status status = ParseRequest(&buffer, kRowBytes, &request, &hidden, kAlwaysWalk);
   EXPECT_LT(request.SpaceUsedLong(), most_bytes);
   EXPECT_LT(hidden.parsed.capacity(), 10'000U);
   return status.ok() ? "OK" : ReasonName(*ReasonOf(status));
@@ -121,6 +124,23 @@ TEST(FastParseTest, TheBytesStayWhereTheyCame) {
   for (size_t i = 0; i < hidden.pieces.size(); ++i) {
     const auto* end = reinterpret_cast<const char*>(hidden.slices[i].end());
     EXPECT_EQ(hidden.pieces[i].data() + hidden.pieces[i].size(), end);
+  }
+}
+
+TEST(FastParseTest, SmallMessagesGoToTheGeneratedParserWhole) {
+  for (size_t bytes : {size_t{0}, size_t{1}, size_t{1024}, 2 * kSmallMessage}) {
+    const v1::DecodeRequest expected = Decode(bytes);
+    for (size_t piece : {0, 1, 7, 1000}) {
+      v1::DecodeRequest request;
+      TensorBytes hidden;
+      grpc::ByteBuffer buffer = Buffer(expected.SerializeAsString(), piece);
+      ASSERT_TRUE(ParseRequest(&buffer, kRowBytes, &request, &hidden).ok());
+      EXPECT_EQ(buffer.Length(), 0U);
+      EXPECT_EQ(TookTheFastPath(hidden), bytes > kSmallMessage);
+      EXPECT_EQ(hidden.size, static_cast<int64_t>(bytes));
+      EXPECT_EQ(request.hidden().data(), "");
+      EXPECT_EQ(Whole(request, hidden).SerializeAsString(), expected.SerializeAsString());
+    }
   }
 }
 
@@ -235,6 +255,8 @@ TEST(FastParseTest, WhatIsNoMessage) {
   grpc::ByteBuffer buffer = Buffer("\x0a");
   EXPECT_EQ(ParseRequest(&buffer, kRowBytes, &request, &hidden).message(),
             "the message's 1 bytes do not parse; expected attnd.v1.PrefillRequest");
+  grpc::ByteBuffer none;
+  EXPECT_FALSE(ParseRequest(&none, kRowBytes, &request, &hidden).ok());
 }
 
 TEST(FastParseTest, ALengthThatIsNotThereCostsNothing) {

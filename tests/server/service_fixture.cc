@@ -77,6 +77,7 @@ v1::PrefillRequest ServiceFixture::Prefill(const std::string& id, int64_t positi
 Caller ServiceFixture::NewCaller() {
   Caller caller;
   caller.connection = 1;
+  caller.cancelled = std::make_shared<std::atomic<bool>>(false);
   return caller;
 }
 

@@ -105,16 +105,16 @@ TEST(ValidateTest, Positions) {
   const LayerPlan plan = Plan();
   const int64_t end = plan.max_seq_len;
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-  EXPECT_TRUE(CheckPositions(plan, "", 0, 1, 0).ok());
-  EXPECT_TRUE(CheckPositions(plan, "", 0, end, 5).ok());
-  EXPECT_TRUE(CheckPositions(plan, "", end - 1, 1, 0).ok());
-  EXPECT_EQ(ReasonText(CheckPositions(plan, "", -1, 1, 0)), "BAD_ARGUMENT");
-  EXPECT_EQ(ReasonText(CheckPositions(plan, "", 0, 1, -1)), "BAD_ARGUMENT");
-  EXPECT_EQ(ReasonText(CheckPositions(plan, "", end, 1, 0)), "PAST_MAX_SEQ_LEN");
-  EXPECT_EQ(ReasonText(CheckPositions(plan, "", end - 1, 2, 0)), "PAST_MAX_SEQ_LEN");
-  EXPECT_EQ(ReasonText(CheckPositions(plan, "", kHuge, 1, 0)), "PAST_MAX_SEQ_LEN");
-  EXPECT_EQ(ReasonText(CheckPositions(plan, "", kHuge, kHuge, 0)), "PAST_MAX_SEQ_LEN");
-  EXPECT_THAT(std::string(CheckPositions(plan, "sequences[3].", -7, 1, 0).message()),
+  EXPECT_TRUE(CheckPositions(plan, std::nullopt, 0, 1, 0).ok());
+  EXPECT_TRUE(CheckPositions(plan, std::nullopt, 0, end, 5).ok());
+  EXPECT_TRUE(CheckPositions(plan, std::nullopt, end - 1, 1, 0).ok());
+  EXPECT_EQ(ReasonText(CheckPositions(plan, std::nullopt, -1, 1, 0)), "BAD_ARGUMENT");
+  EXPECT_EQ(ReasonText(CheckPositions(plan, std::nullopt, 0, 1, -1)), "BAD_ARGUMENT");
+  EXPECT_EQ(ReasonText(CheckPositions(plan, std::nullopt, end, 1, 0)), "PAST_MAX_SEQ_LEN");
+  EXPECT_EQ(ReasonText(CheckPositions(plan, std::nullopt, end - 1, 2, 0)), "PAST_MAX_SEQ_LEN");
+  EXPECT_EQ(ReasonText(CheckPositions(plan, std::nullopt, kHuge, 1, 0)), "PAST_MAX_SEQ_LEN");
+  EXPECT_EQ(ReasonText(CheckPositions(plan, std::nullopt, kHuge, kHuge, 0)), "PAST_MAX_SEQ_LEN");
+  EXPECT_THAT(std::string(CheckPositions(plan, 3, -7, 1, 0).message()),
               HasSubstr("sequences[3].position is -7"));
 }
 
