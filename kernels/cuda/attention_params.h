@@ -36,7 +36,8 @@ struct BatchView {
 struct Schedule {
   int64_t* work_begin = nullptr;   // [num_sequences + 1] work items before a sequence; the last: all
   int32_t* split_keys = nullptr;   // [1]
-  int32_t* arrivals = nullptr;     // [max_tiles] of a tile's splits; zero before and after a launch
+  int32_t* arrivals = nullptr;     // [max_work] of a tile's splits, at its first work item; zero
+                                   // before and after a launch
   float* partial = nullptr;        // [max_work][tile_rows][value_width + 2]: (m, l, O not divided)
   int32_t max_work = 0;            // the host cuts a batch that would need more
 };
