@@ -6,12 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/attention_params.h"
-
-#ifdef __CUDACC__
-#define ATTND_HOST_DEVICE __host__ __device__
-#else
-#define ATTND_HOST_DEVICE
-#endif
+#include "kernels/cuda/element.cuh"
 
 namespace attnd::kernels::cuda {
 
@@ -29,14 +24,14 @@ struct TileShape {
   int32_t units_per_tile = 1;
 };
 
-ATTND_HOST_DEVICE inline int64_t TileCount(const TileShape& shape, int64_t rows) {
+ATTND_HOST_DEVICE int64_t TileCount(const TileShape& shape, int64_t rows) {
   const int64_t units =
       shape.heads_kv * ((rows * shape.group + shape.unit_rows - 1) / shape.unit_rows);
   return (units + shape.units_per_tile - 1) / shape.units_per_tile;
 }
 
 // Splits that [begin, end) touches; one when it is empty, so that its rows are written.
-ATTND_HOST_DEVICE inline int64_t SplitCount(int64_t begin, int64_t end, int64_t split_keys) {
+ATTND_HOST_DEVICE int64_t SplitCount(int64_t begin, int64_t end, int64_t split_keys) {
   return begin < end ? (end - 1) / split_keys - begin / split_keys + 1 : 1;
 }
 
