@@ -31,7 +31,7 @@ struct Partials {
 
 __device__ inline Partials PartialsOf(const Schedule& schedule, const WorkItem& item,
                                       const TileSplits& splits, int32_t rows, int32_t width) {
-  const int64_t slot = item.first_slot + splits.first - item.first_split;
+  const int64_t slot = int64_t{item.first_slot} + splits.first - item.first_split;
   return {schedule.partial + slot * rows * (width + 2), rows, width};
 }
 

@@ -9,10 +9,10 @@ namespace {
 inline constexpr int kScheduleThreads = 256;
 // A split that has been chosen is at least this long: writing and combining a partial of 16 rows
 // costs as much as reading 16 to 32 keys.
-inline constexpr int64_t kMinSplitKeys = 256;
+inline constexpr int32_t kMinSplitKeys = 256;
 
 // Inclusive prefix sums over the block; returns this thread's, and all in `total`.
-__device__ int64_t BlockPrefixSum(Shared<int64_t> sums, int64_t value, int64_t* total) {
+__device__ inline int64_t BlockPrefixSum(Shared<int64_t> sums, int64_t value, int64_t* total) {
   const int thread = ThreadIndex();
   sums.Store(thread, value);
   SyncBlock();
@@ -33,19 +33,19 @@ struct ScheduleShare {
   int32_t begin = 0, end = 0;
 };
 
-__device__ ScheduleShare ShareOfThread(int32_t num_sequences) {
+__device__ inline ScheduleShare ShareOfThread(int32_t num_sequences) {
   const int32_t share = (num_sequences + kScheduleThreads - 1) / kScheduleThreads;
   const int32_t begin = ThreadIndex() * share;
   return {begin < num_sequences ? begin : num_sequences,
           begin + share < num_sequences ? begin + share : num_sequences};
 }
 
-__device__ int64_t WorkOf(const ScheduleParams& p, int32_t sequence, int64_t split_keys) {
+__device__ inline int64_t WorkOf(const ScheduleParams& p, int32_t sequence, int32_t split_keys) {
   const SequenceView& view = p.sequences[sequence];
   return TileCount(p.tiles, view.rows) * SplitCount(view.key_begin, view.key_end, split_keys);
 }
 
-__device__ int64_t WorkOfShare(const ScheduleParams& p, ScheduleShare share, int64_t split_keys) {
+__device__ inline int64_t WorkOfShare(const ScheduleParams& p, ScheduleShare share, int32_t split_keys) {
   int64_t work = 0;
   for (int32_t s = share.begin; s < share.end; ++s) {
     work += WorkOf(p, s, split_keys);
@@ -54,7 +54,7 @@ __device__ int64_t WorkOfShare(const ScheduleParams& p, ScheduleShare share, int
 }
 
 // Tiles times the pages of keys that their sequence spans.
-__device__ int64_t PagesOfShare(const ScheduleParams& p, ScheduleShare share) {
+__device__ inline int64_t PagesOfShare(const ScheduleParams& p, ScheduleShare share) {
   int64_t pages = 0;
   for (int32_t s = share.begin; s < share.end; ++s) {
     const SequenceView& view = p.sequences[s];
@@ -65,12 +65,14 @@ __device__ int64_t PagesOfShare(const ScheduleParams& p, ScheduleShare share) {
   return pages;
 }
 
-__device__ int64_t ChooseSplitKeys(const ScheduleParams& p, ScheduleShare share,
+__device__ inline int32_t ChooseSplitKeys(const ScheduleParams& p, ScheduleShare share,
                                    Shared<int64_t> sums) {
   int64_t pages = 0;
   BlockPrefixSum(sums, PagesOfShare(p, share), &pages);
-  int64_t split_keys = (pages + p.blocks - 1) / p.blocks * 64;
-  split_keys = split_keys < kMinSplitKeys ? kMinSplitKeys : split_keys;
+  const int64_t even = (pages + p.blocks - 1) / p.blocks * 64;
+  int32_t split_keys = even < kMinSplitKeys ? kMinSplitKeys
+                       : even < kOneSplit   ? static_cast<int32_t>(even)
+                                            : kOneSplit;
   int64_t work = 0;
   BlockPrefixSum(sums, WorkOfShare(p, share, kOneSplit), &work);
   if (work > p.schedule.max_work) {
@@ -90,7 +92,7 @@ __global__ void __launch_bounds__(kScheduleThreads) ScheduleKernel(ScheduleParam
   SharedCarver carver;
   const Shared<int64_t> sums = carver.Take<int64_t>(kScheduleThreads);
   const ScheduleShare share = ShareOfThread(p.num_sequences);
-  const int64_t split_keys = p.split_keys > 0 ? p.split_keys : ChooseSplitKeys(p, share, sums);
+  const int32_t split_keys = p.split_keys > 0 ? p.split_keys : ChooseSplitKeys(p, share, sums);
   const int64_t own = WorkOfShare(p, share, split_keys);
   int64_t total = 0;
   int64_t work = BlockPrefixSum(sums, own, &total) - own;
@@ -100,7 +102,7 @@ __global__ void __launch_bounds__(kScheduleThreads) ScheduleKernel(ScheduleParam
   }
   if (ThreadIndex() == 0) {
     p.schedule.work_begin[p.num_sequences] = total;
-    p.schedule.split_keys[0] = static_cast<int32_t>(split_keys);
+    p.schedule.split_keys[0] = split_keys;
   }
 }
 

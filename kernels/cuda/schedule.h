@@ -12,7 +12,8 @@ namespace attnd::kernels::cuda {
 
 class Stream;
 
-// A split that no sequence exceeds: all keys in one.
+// A split that no sequence exceeds, all keys in one: positions of keys, and the work items of a
+// batch, are below it.
 inline constexpr int32_t kOneSplit = 1 << 30;
 
 // How the rows of a sequence fall into tiles: for each KV head its rows * group pairs in units of
@@ -24,15 +25,17 @@ struct TileShape {
   int32_t units_per_tile = 1;
 };
 
-ATTND_HOST_DEVICE int64_t TileCount(const TileShape& shape, int64_t rows) {
-  const int64_t units =
+ATTND_HOST_DEVICE int64_t TileCount(const TileShape& shape, int32_t rows) {
+  const int32_t units =
       shape.heads_kv * ((rows * shape.group + shape.unit_rows - 1) / shape.unit_rows);
   return (units + shape.units_per_tile - 1) / shape.units_per_tile;
 }
 
 // Splits that [begin, end) touches; one when it is empty, so that its rows are written.
-ATTND_HOST_DEVICE int64_t SplitCount(int64_t begin, int64_t end, int64_t split_keys) {
-  return begin < end ? (end - 1) / split_keys - begin / split_keys + 1 : 1;
+ATTND_HOST_DEVICE int64_t SplitCount(int64_t begin, int64_t end, int32_t split_keys) {
+  const int32_t first = static_cast<int32_t>(begin);
+  const int32_t last = static_cast<int32_t>(end - 1);
+  return begin < end ? last / split_keys - first / split_keys + 1 : 1;
 }
 
 struct ScheduleParams {
