@@ -1,14 +1,12 @@
 #include "cuda_emulation/copies.h"
 
-#include <cstring>
+#include <cstdint>
 #include <string>
 
 #include "cuda_emulation/machine.h"
 
 namespace attnd::kernels::cuda::emulation {
 namespace {
-
-constexpr int kCopyBytes = 16;
 
 // Reads the ends of what a copy reads later: AddressSanitizer then names the line that issued it.
 void Touch(const void* global) {
@@ -32,9 +30,7 @@ void IssueCopy(int64_t to, const void* global, bool valid, Site site) {
   if (valid) {
     Touch(global);
   }
-  std::memset(machine.SharedBytes(to, kCopyBytes, site), 0xff, kCopyBytes);
-  machine.copies().pending.push_back({to, valid ? global : nullptr, site});
-  ++machine.counts().copies;
+  machine.BeginCopy({to, valid ? global : nullptr, site});
 }
 
 void CommitCopies() {
@@ -42,18 +38,12 @@ void CommitCopies() {
   copies.groups.push_back(copies.done + std::ssize(copies.pending));
 }
 
-void WaitForCopies(int newest, Site site) {
+void WaitForCopies(int newest) {
   Machine& machine = Machine::Current();
   Copies& copies = machine.copies();
   while (std::ssize(copies.groups) > newest) {
     for (; copies.done < copies.groups.front(); ++copies.done) {
-      const Copy& copy = copies.pending.front();
-      char* to = machine.SharedBytes(copy.to, kCopyBytes, site);
-      if (copy.from == nullptr) {
-        std::memset(to, 0, kCopyBytes);
-      } else {
-        std::memcpy(to, copy.from, kCopyBytes);
-      }
+      machine.EndCopy(copies.pending.front());
       copies.pending.pop_front();
     }
     copies.groups.pop_front();

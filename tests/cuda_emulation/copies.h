@@ -10,7 +10,7 @@ namespace emulation {
 
 void IssueCopy(int64_t to, const void* global, bool valid, Site site);
 void CommitCopies();
-void WaitForCopies(int newest, Site site);
+void WaitForCopies(int newest);
 
 }  // namespace emulation
 
@@ -23,9 +23,9 @@ void CopyAsync16(const Shared<T>& s, int i, const void* global, bool valid,
 inline void CopyAsyncCommit() { emulation::CommitCopies(); }
 
 template <int kNewest>
-void CopyAsyncWait(emulation::Site site = emulation::Here()) {
+void CopyAsyncWait() {
   static_assert(kNewest >= 0);
-  emulation::WaitForCopies(kNewest, site);
+  emulation::WaitForCopies(kNewest);
 }
 
 }  // namespace attnd::kernels::cuda

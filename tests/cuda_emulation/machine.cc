@@ -12,9 +12,6 @@
 namespace attnd::kernels::cuda::emulation {
 namespace {
 
-// Kernels' functions take no context: as on a device, there is one around them.
-thread_local Machine* current_machine = nullptr;
-
 constexpr int kMaxSharedBytes = 227 << 10;
 
 int SharedLimit(int architecture) {
@@ -32,6 +29,8 @@ int SharedLimit(int architecture) {
 }
 
 }  // namespace
+
+constinit thread_local Machine* Machine::current_ = nullptr;
 
 const char* ToString(Wait wait) {
   switch (wait) {
@@ -54,15 +53,11 @@ const char* ToString(Wait wait) {
 }
 
 Machine::Machine()
-    : shared_(static_cast<char*>(std::aligned_alloc(1024, kMaxSharedBytes + 1024)),
-              [](char* bytes) { std::free(bytes); }) {}
+    : shared_(static_cast<char*>(std::aligned_alloc(1024, kMaxSharedBytes)),
+              [](char* bytes) { std::free(bytes); }),
+      shadow_(kMaxSharedBytes) {}
 
 Machine::~Machine() = default;
-
-Machine& Machine::Current() {
-  Check(current_machine != nullptr, "device functions are called by kernels alone");
-  return *current_machine;
-}
 
 void Machine::SetOrder(Order order, uint64_t seed) {
   order_ = order;
@@ -91,7 +86,7 @@ bool Machine::CheckShape(const LaunchShape& shape) {
 }
 
 bool Machine::RunGrid(const LaunchShape& shape, const std::function<void()>& body) {
-  Check(current_machine == nullptr, "a kernel launches no kernel");
+  Check(current_ == nullptr, "a kernel launches no kernel");
   if (!CheckShape(shape)) {
     return false;
   }
@@ -106,7 +101,7 @@ bool Machine::RunGrid(const LaunchShape& shape, const std::function<void()>& bod
       std::swap(blocks[i - 1], blocks[Random() % i]);
     }
   }
-  current_machine = this;
+  current_ = this;
   for (const int64_t block : blocks) {
     block_ = {static_cast<int>(block % shape.grid.x),
               static_cast<int>(block / shape.grid.x % shape.grid.y),
@@ -116,7 +111,7 @@ bool Machine::RunGrid(const LaunchShape& shape, const std::function<void()>& bod
       break;
     }
   }
-  current_machine = nullptr;
+  current_ = nullptr;
   return fault_.empty();
 }
 
@@ -127,6 +122,12 @@ void Machine::RunBlock() {
   ready_ = {};
   live_ = shape_.threads;
   at_barrier_ = 0;
+  if (clock_ > UINT32_MAX / 2) {  // a block uses fewer epochs than that
+    clock_ = 0;
+    shadow_.Clear();
+  }
+  run_epoch_ = clock_ + 1;
+  AdvanceBlockEpoch();
   for (int i = 0; i < shape_.threads; ++i) {
     Thread& thread = threads_[i];
     if (thread.fiber == nullptr) {
@@ -167,8 +168,15 @@ void Machine::ExitThread() {
 }
 
 void Machine::SyncBlock(Site site) {
+  if (at_barrier_ == 0) {
+    first_at_barrier_ = running_;
+  } else if (const Site first = threads_[first_at_barrier_].site; !(first == site)) {
+    Fault("divergent block: SyncBlock at " + ToString(site) + ", but thread " +
+          std::to_string(first_at_barrier_) + " waits in SyncBlock at " + ToString(first));
+  }
   ++at_barrier_;
   threads_[running_].wait = Wait::kSyncBlock;
+  threads_[running_].site = site;
   if (at_barrier_ < live_) {
     Park(Wait::kSyncBlock, site);
     return;
@@ -177,8 +185,16 @@ void Machine::SyncBlock(Site site) {
   GoOn();
 }
 
+void Machine::AdvanceBlockEpoch() {
+  block_epoch_ = ++clock_;
+  for (Warp& warp : warps_) {
+    warp.epoch = block_epoch_;
+  }
+}
+
 void Machine::ReleaseBlock() {
   at_barrier_ = 0;
+  AdvanceBlockEpoch();
   for (int i = 0; i < shape_.threads; ++i) {
     if (threads_[i].wait == Wait::kSyncBlock) {
       threads_[i].wait = Wait::kNone;
@@ -212,6 +228,9 @@ void Machine::Meet(Wait what, Site site, void* operand,
     compute(*this, warp.operands);
   }
   warp.arrived = 0;
+  if (what == Wait::kSyncWarp) {
+    warp.epoch = ++clock_;
+  }
   for (int i = 0; i < kWarp; ++i) {
     const int thread = running_ / kWarp * kWarp + i;
     threads_[thread].wait = Wait::kNone;
@@ -247,7 +266,7 @@ void Machine::SwitchToNext(bool ends) {
 int Machine::PickReady() {
   int from = 0;
   if (order_ == Order::kRandom) {
-    from = static_cast<int>(Random() % shape_.threads);
+    from = static_cast<int>(Random() * shape_.threads >> 32);
   }
   int chosen = -1;
   if (order_ == Order::kReverse) {
@@ -287,7 +306,7 @@ uint64_t Machine::Random() {
   return random_ * 0x2545f4914f6cdd1du >> 32;
 }
 
-char* Machine::SharedBytes(int64_t offset, int64_t bytes, Site site) {
+char* Machine::SharedAddress(Site site, int64_t offset, int64_t bytes) {
   if (offset < 0 || offset + bytes > shape_.shared_bytes) {
     Fault("bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) + " of " +
           std::to_string(shape_.shared_bytes) + " of shared memory at " + ToString(site));
@@ -295,7 +314,54 @@ char* Machine::SharedBytes(int64_t offset, int64_t bytes, Site site) {
   return shared_.get() + offset;
 }
 
-// "threads 0-31 wait in SyncBlock at a.cuh:7; threads 32-63 have returned".
+Access Machine::MakeAccess(const char* name, Site site) const {
+  return {.thread = running_,
+          .block_epoch = block_epoch_,
+          .warp_epoch = warps_[running_ / kWarp].epoch,
+          .run = run_epoch_,
+          .name = name,
+          .site = site};
+}
+
+const char* Machine::ReadShared(const char* name, Site site, int64_t offset, int64_t bytes) {
+  const char* address = SharedAddress(site, offset, bytes);
+  FaultIf(shadow_.Read(MakeAccess(name, site), offset, bytes));
+  return address;
+}
+
+const char* Machine::ReadSharedByWarp(const char* name, Site site, int64_t offset, int64_t bytes) {
+  const char* address = SharedAddress(site, offset, bytes);
+  Access access = MakeAccess(name, site);
+  access.whole_warp = true;
+  FaultIf(shadow_.Read(access, offset, bytes));
+  return address;
+}
+
+char* Machine::WriteShared(const char* name, Site site, int64_t offset, int64_t bytes) {
+  char* address = SharedAddress(site, offset, bytes);
+  FaultIf(shadow_.Write(MakeAccess(name, site), offset, bytes));
+  return address;
+}
+
+void Machine::BeginCopy(const Copy& copy) {
+  char* to = SharedAddress(copy.site, copy.to, kCopyBytes);
+  FaultIf(shadow_.BeginCopy(MakeAccess("CopyAsync16", copy.site), copy.to, kCopyBytes));
+  std::memset(to, 0xff, kCopyBytes);
+  copies().pending.push_back(copy);
+  ++counts_.copies;
+}
+
+void Machine::EndCopy(const Copy& copy) {
+  shadow_.EndCopy(MakeAccess("CopyAsync16", copy.site), copy.to, kCopyBytes);
+  char* to = shared_.get() + copy.to;
+  if (copy.from == nullptr) {
+    std::memset(to, 0, kCopyBytes);
+  } else {
+    std::memcpy(to, copy.from, kCopyBytes);
+  }
+}
+
+// "threads 0 to 31: in SyncBlock at a.cuh:7; threads 32 to 63: in Shuffle at a.cuh:9".
 void Machine::ReportDeadlock() {
   std::string report = "deadlock: no thread can go on";
   for (int i = 0; i < shape_.threads;) {
@@ -306,10 +372,12 @@ void Machine::ReportDeadlock() {
         (thread.done || (threads_[end].wait == thread.wait && threads_[end].site == thread.site))) {
       ++end;
     }
-    report += "; threads " + std::to_string(i) + "-" + std::to_string(end - 1);
-    report += thread.done ? " have returned"
-                          : std::string(" wait in ") + ToString(thread.wait) + " at " +
-                                ToString(thread.site);
+    report += end == i + 1
+                  ? "; thread " + std::to_string(i) + ": "
+                  : "; threads " + std::to_string(i) + " to " + std::to_string(end - 1) + ": ";
+    report += thread.done
+                  ? "returned"
+                  : std::string("in ") + ToString(thread.wait) + " at " + ToString(thread.site);
     i = end;
   }
   Fault(report);

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "cuda_emulation/fiber.h"
+#include "cuda_emulation/shadow.h"
 #include "cuda_emulation/site.h"
+#include "kernels/check.h"
 
 namespace attnd::kernels::cuda {
 
@@ -47,6 +49,8 @@ struct Counts {
   int64_t copies = 0;          // of 16 bytes, of a thread
 };
 
+inline constexpr int kCopyBytes = 16;
+
 struct Copy {
   int64_t to;        // byte of shared memory
   const void* from;  // null: zeros
@@ -66,7 +70,10 @@ class Machine {
   ~Machine();
 
   // That which runs a kernel on this OS thread. Ends the process when none does.
-  static Machine& Current();
+  static Machine& Current() {
+    Check(current_ != nullptr, "device functions are called by kernels alone");
+    return *current_;
+  }
 
   // Runs `body` once for each thread of each block. False after a fault.
   bool RunGrid(const LaunchShape& shape, const std::function<void()>& body);
@@ -89,10 +96,17 @@ class Machine {
   using Operands = std::array<void*, kWarp>;
   void Meet(Wait what, Site site, void* operand, void (*compute)(Machine&, const Operands&));
   Copies& copies() { return threads_[running_].copies; }
-  // Bytes of the block's shared memory; a fault when they are not in it.
-  char* SharedBytes(int64_t offset, int64_t bytes, Site site);
+  // The block's shared memory from `offset` on. These end the launch when the bytes are not in it
+  // or another thread's access is not ordered before this one: `name` is that of the access.
+  const char* ReadShared(const char* name, Site site, int64_t offset, int64_t bytes);
+  char* WriteShared(const char* name, Site site, int64_t offset, int64_t bytes);
+  // A read by any lane of the warp.
+  const char* ReadSharedByWarp(const char* name, Site site, int64_t offset, int64_t bytes);
+  void BeginCopy(const Copy& copy);
+  void EndCopy(const Copy& copy);
+  char* SharedAddress(Site site, int64_t offset, int64_t bytes);  // only that they are in it
   int shared_bytes() const { return shape_.shared_bytes; }
-  // Ends the launch: does not return in a kernel.
+  // Ends the launch: does not return to a kernel.
   void Fault(const std::string& what);
 
  private:
@@ -109,6 +123,7 @@ class Machine {
     Wait wait = Wait::kNone;
     Site site;
     int first_lane = 0;  // of those that wait
+    uint32_t epoch = 0;  // that of its last barrier
     Operands operands = {};
   };
 
@@ -117,6 +132,7 @@ class Machine {
   static void ThreadMain(void* machine);
   void ExitThread();
   void ReleaseBlock();
+  void AdvanceBlockEpoch();
   void MakeReady(int thread) { ready_[thread / 64] |= uint64_t{1} << thread % 64; }
   void Park(Wait what, Site site);  // until it is made ready
   void GoOn();                      // gives way to any other that is ready
@@ -125,6 +141,16 @@ class Machine {
   int FirstReadyFrom(int from) const;
   uint64_t Random();
   void ReportDeadlock();
+
+  Access MakeAccess(const char* name, Site site) const;
+  void FaultIf(const std::string& wrong) {
+    if (!wrong.empty()) [[unlikely]] {
+      Fault(wrong);
+    }
+  }
+
+  // Kernels' functions take no context: as on a device, there is one around them.
+  static constinit thread_local Machine* current_;
 
   Order order_ = Order::kRandom;
   uint64_t random_ = 1;
@@ -139,11 +165,16 @@ class Machine {
   int running_ = -1;  // thread of the block; -1: the launching one
   int live_ = 0;
   int at_barrier_ = 0;
+  int first_at_barrier_ = 0;
+  uint32_t clock_ = 0;  // of epochs (shadow.h)
+  uint32_t run_epoch_ = 0;
+  uint32_t block_epoch_ = 0;
   std::array<uint64_t, kMaxThreads / 64> ready_ = {};
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   Fiber main_;
   std::unique_ptr<char[], void (*)(char*)> shared_;
+  Shadow shadow_;
 };
 
 }  // namespace emulation

@@ -24,11 +24,16 @@ struct Shared {
 
   T Load(int i, emulation::Site site = emulation::Here()) const {
     T v;
-    std::memcpy(&v, Element(i, site), sizeof(T));
+    std::memcpy(&v,
+                emulation::Machine::Current().ReadShared("Load", site, Offset(i, sizeof(T), site),
+                                                         sizeof(T)),
+                sizeof(T));
     return v;
   }
   void Store(int i, T v, emulation::Site site = emulation::Here()) const {
-    std::memcpy(Element(i, site), &v, sizeof(T));
+    std::memcpy(emulation::Machine::Current().WriteShared("Store", site, Offset(i, sizeof(T), site),
+                                                          sizeof(T)),
+                &v, sizeof(T));
   }
   // What begins `offset` elements further.
   Shared At(int offset, emulation::Site site = emulation::Here()) const {
@@ -42,20 +47,26 @@ struct Shared {
   Shared<U> As() const {
     return {begin, count * int64_t{sizeof(T)} / int64_t{sizeof(U)}};
   }
-  void* Address(int i, emulation::Site site = emulation::Here()) const { return Element(i, site); }
+  // What is done through it is not checked.
+  void* Address(int i, emulation::Site site = emulation::Here()) const {
+    return emulation::Machine::Current().SharedAddress(site, Offset(i, sizeof(T), site), sizeof(T));
+  }
 
-  // For the emulation: where element i and what follows up to `bytes` lies.
+  // For the emulation: the byte of shared memory where element i begins; `bytes` from there on are
+  // in the array.
   int64_t Offset(int i, int bytes, emulation::Site site) const {
-    if (i < 0 || i * int64_t{sizeof(T)} + bytes > count * int64_t{sizeof(T)}) {
+    const int64_t size = sizeof(T);
+    if (i < 0 || i * size + bytes > count * size) {
       OutOfBounds(i, site);
     }
-    return begin + i * int64_t{sizeof(T)};
+    if ((begin + i * size) % alignof(T) != 0) {
+      emulation::Machine::Current().Fault("element " + std::to_string(i) + " at " + ToString(site) +
+                                          " is not aligned to its type");
+    }
+    return begin + i * size;
   }
 
  private:
-  char* Element(int i, emulation::Site site) const {
-    return emulation::Machine::Current().SharedBytes(Offset(i, sizeof(T), site), sizeof(T), site);
-  }
   void OutOfBounds(int i, emulation::Site site) const {
     emulation::Machine::Current().Fault("element " + std::to_string(i) + " of a shared array of " +
                                         std::to_string(count) + " at " + ToString(site));

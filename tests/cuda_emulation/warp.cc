@@ -77,7 +77,8 @@ void ComputeMma(Machine& machine, const Machine::Operands& operands) {
 
 struct LoadMatrixOperand {
   uint32_t* r;
-  const char* row;  // this lane's of the 32
+  int64_t row;  // the byte of shared memory where this lane's of the 32 rows begins
+  Site site;
 };
 
 uint32_t Pair(const char* low, const char* high) {
@@ -87,11 +88,33 @@ uint32_t Pair(const char* low, const char* high) {
   return elements[0] | uint32_t{elements[1]} << 16;
 }
 
+// Passes beyond the first that the banks need for a matrix: its rows of 16 bytes lie in 8 groups of
+// banks, and a group serves one row at a time.
+int BankConflicts(const Machine::Operands& operands, int matrix) {
+  int rows_of_group[8] = {};
+  int most = 1;
+  for (int i = 8 * matrix; i < 8 * matrix + 8; ++i) {
+    const int64_t row = static_cast<const LoadMatrixOperand*>(operands[i])->row;
+    bool seen = false;  // the same row twice is read once
+    for (int j = 8 * matrix; j < i; ++j) {
+      seen |= static_cast<const LoadMatrixOperand*>(operands[j])->row == row;
+    }
+    if (!seen) {
+      most = std::max(most, ++rows_of_group[row / 16 % 8]);
+    }
+  }
+  return most - 1;
+}
+
 template <bool kTransposed>
 void ComputeLoadMatrix(Machine& machine, const Machine::Operands& operands) {
   const char* rows[kWarp];
   for (int lane = 0; lane < kWarp; ++lane) {
-    rows[lane] = static_cast<const LoadMatrixOperand*>(operands[lane])->row;
+    const auto* operand = static_cast<const LoadMatrixOperand*>(operands[lane]);
+    rows[lane] = machine.ReadSharedByWarp("LoadMatrix4", operand->site, operand->row, 16);
+  }
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    machine.counts().bank_conflicts += BankConflicts(operands, matrix);
   }
   for (int lane = 0; lane < kWarp; ++lane) {
     uint32_t* r = static_cast<const LoadMatrixOperand*>(operands[lane])->r;
@@ -142,7 +165,7 @@ void LoadMatrix(uint32_t (&r)[4], int64_t row, bool transposed, Site site) {
     machine.Fault("LoadMatrix4 at " + ToString(site) + ": a row at byte " + std::to_string(row) +
                   " of shared memory; it must be aligned to 16");
   }
-  LoadMatrixOperand operand{r, machine.SharedBytes(row, 16, site)};
+  LoadMatrixOperand operand{r, row, site};
   machine.Meet(Wait::kLoadMatrix, site, &operand,
                transposed ? ComputeLoadMatrix<true> : ComputeLoadMatrix<false>);
 }
