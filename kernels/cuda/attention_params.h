@@ -27,6 +27,8 @@ struct BatchView {
   const int64_t* lo = nullptr;              // [rows]
   const int64_t* hi = nullptr;              // [rows]
   int32_t num_sequences = 0;
+
+  bool operator==(const BatchView&) const = default;
 };
 
 // How keys are split between blocks. A split is `split_keys` keys (a multiple of 64) from a multiple

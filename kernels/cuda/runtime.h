@@ -23,13 +23,15 @@ class Graph {
 };
 
 // y = x Wᵀ for `batch` independent products, row-major: x [rows][k], w [n][k], y [rows][n] float32.
-// Strides in elements. The bits of a row do not depend on the other rows' values.
+// Strides in elements. The bits of a row do not depend on the other rows' values, and of rows from
+// `used_rows` on the results are not read.
 struct GemmParams {
   DType dtype = DType::kF32;  // of x and w
   const void* x = nullptr;
   const void* w = nullptr;
   float* y = nullptr;
   int64_t rows = 0, n = 0, k = 0;
+  int64_t used_rows = 0;
   int64_t x_row = 0, w_row = 0, y_row = 0;
   int64_t batch = 1;
   int64_t x_batch = 0, w_batch = 0, y_batch = 0;
@@ -40,6 +42,7 @@ struct DeviceProperties {
   int architecture = 0;        // 80, 89, 90, 100
   int multiprocessors = 0;
   int64_t shared_bytes = 0;    // that a block may have
+  int64_t multiprocessor_shared_bytes = 0;
   int64_t total_bytes = 0;     // of memory
 };
 
