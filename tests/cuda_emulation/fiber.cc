@@ -26,7 +26,7 @@ Fiber::Fiber() {
 #endif
 }
 
-Fiber::Fiber(size_t stack_bytes) : bytes_(stack_bytes) {
+Fiber::Fiber(size_t stack_bytes, size_t colour) : bytes_(stack_bytes), colour_(colour) {
   const size_t guard = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* mapping = mmap(nullptr, guard + bytes_, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -66,8 +66,8 @@ void Fiber::Prepare(void (*entry)(void*), void* argument) {
   }
   thread_fiber_ = __tsan_create_fiber(0);
 #endif
-  void* top = static_cast<char*>(const_cast<void*>(bottom_)) + bytes_;
-  context_ = context::make_fcontext(top, bytes_, [](context::transfer_t arrival) {
+  void* top = static_cast<char*>(const_cast<void*>(bottom_)) + bytes_ - colour_;
+  context_ = context::make_fcontext(top, bytes_ - colour_, [](context::transfer_t arrival) {
     Fiber& self = Arrive(arrival.data, arrival.fctx);
     self.entry_(self.argument_);
     Check(false, "a fiber's entry does not return");

@@ -12,7 +12,9 @@ inline constexpr size_t kStackBytes = 256 << 10;
 class Fiber {
  public:
   Fiber();  // the one that calls: no stack of its own
-  explicit Fiber(size_t stack_bytes);
+  // The stack begins `colour` bytes below its top: the stacks of a block, used to the same depth,
+  // would otherwise all lie in the same sets of the first cache.
+  Fiber(size_t stack_bytes, size_t colour);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -34,6 +36,7 @@ class Fiber {
   char* mapping_ = nullptr;  // a guard page, then the stack
   const void* bottom_ = nullptr;
   size_t bytes_ = 0;
+  size_t colour_ = 0;
   void* fake_stack_ = nullptr;    // AddressSanitizer's
   void* thread_fiber_ = nullptr;  // ThreadSanitizer's
   void (*entry_)(void*) = nullptr;

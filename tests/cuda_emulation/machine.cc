@@ -12,6 +12,8 @@
 namespace attnd::kernels::cuda::emulation {
 namespace {
 
+constexpr int kCacheLine = 64;
+constexpr int kPage = 4096;
 constexpr int kMaxSharedBytes = 227 << 10;
 
 int SharedLimit(int architecture) {
@@ -131,7 +133,7 @@ void Machine::RunBlock() {
   for (int i = 0; i < shape_.threads; ++i) {
     Thread& thread = threads_[i];
     if (thread.fiber == nullptr) {
-      thread.fiber = std::make_unique<Fiber>(kStackBytes);
+      thread.fiber = std::make_unique<Fiber>(kStackBytes, i * kCacheLine * 5 % kPage);
     }
     thread.fiber->Prepare(ThreadMain, this);
     thread.wait = Wait::kNone;

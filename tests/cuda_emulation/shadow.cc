@@ -19,11 +19,6 @@ Site UnpackSite(uint64_t packed) {
   return {reinterpret_cast<const char*>(packed >> 16), static_cast<int>(packed & 0xffff)};
 }
 
-std::string Describe(const Access& access, int64_t offset) {
-  return std::string(access.name) + " at " + ToString(access.site) + ", byte " +
-         std::to_string(offset) + " of shared memory: ";
-}
-
 std::string Missing(bool same_warp) {
   return same_warp ? ", without a SyncWarp() or SyncBlock() between"
                    : ", without a SyncBlock() between";
@@ -49,25 +44,16 @@ bool Shadow::ReadIsUnordered(const Cell& cell, const Access& access) {
          cell.read_lane != access.thread % kWarpSize;
 }
 
-std::string Shadow::CheckInFlight(const Cell& cell, const Access& access, int64_t offset) {
-  if (cell.in_flight != access.run) [[likely]] {
-    return "";
-  }
-  return Describe(access, offset) + "the copy that thread " + std::to_string(cell.writer) +
-         " began at " + ToString(UnpackSite(cell.write_site)) +
-         " has not arrived: no CopyAsyncWait() yet";
+bool Shadow::MayRead(const Cell& cell, const Access& access) {
+  return cell.in_flight != access.run && !WriteIsUnordered(cell, access);
 }
 
-std::string Shadow::ReadCell(Cell& cell, const Access& access, int64_t offset) {
-  if (std::string wrong = CheckInFlight(cell, access, offset); !wrong.empty()) {
-    return wrong;
-  }
+bool Shadow::MayWrite(const Cell& cell, const Access& access) {
+  return MayRead(cell, access) && !ReadIsUnordered(cell, access);
+}
+
+void Shadow::NoteRead(Cell& cell, const Access& access) {
   const int warp = access.thread / kWarpSize;
-  if (WriteIsUnordered(cell, access)) {
-    return "race: " + Describe(access, offset) + "thread " + std::to_string(cell.writer) +
-           " wrote it at " + ToString(UnpackSite(cell.write_site)) +
-           Missing(cell.writer / kWarpSize == warp);
-  }
   if (cell.read_block != access.block_epoch) {
     cell.read_block = access.block_epoch;
     cell.read_warps = 0;
@@ -80,31 +66,32 @@ std::string Shadow::ReadCell(Cell& cell, const Access& access, int64_t offset) {
   cell.read_warp = static_cast<uint8_t>(warp);
   cell.read_warp_epoch = access.warp_epoch;
   cell.read_site = PackSite(access.site);
-  return "";
 }
 
-std::string Shadow::WriteCell(Cell& cell, const Access& access, int64_t offset) {
-  if (std::string wrong = CheckInFlight(cell, access, offset); !wrong.empty()) {
-    return wrong;
-  }
-  const int warp = access.thread / kWarpSize;
-  if (WriteIsUnordered(cell, access)) {
-    return "race: " + Describe(access, offset) + "thread " + std::to_string(cell.writer) +
-           " wrote it too, at " + ToString(UnpackSite(cell.write_site)) +
-           Missing(cell.writer / kWarpSize == warp);
-  }
-  if (ReadIsUnordered(cell, access)) {
-    const bool same_warp =
-        cell.read_block != access.block_epoch || (cell.read_warps & ~(1u << warp)) == 0;
-    return "race: " + Describe(access, offset) + "another thread, of warp " +
-           std::to_string(cell.read_warp) + ", read it at " + ToString(UnpackSite(cell.read_site)) +
-           Missing(same_warp);
-  }
+void Shadow::NoteWrite(Cell& cell, const Access& access) {
   cell.writer = static_cast<int16_t>(access.thread);
   cell.write_block = access.block_epoch;
   cell.write_warp = access.warp_epoch;
   cell.write_site = PackSite(access.site);
-  return "";
+}
+
+std::string Shadow::Explain(const Cell& cell, const Access& access, int64_t offset) {
+  const int warp = access.thread / kWarpSize;
+  const std::string what = std::string(access.name) + " at " + ToString(access.site) + ", byte " +
+                           std::to_string(offset) + " of shared memory: ";
+  const std::string writer = "thread " + std::to_string(cell.writer);
+  if (cell.in_flight == access.run) {
+    return what + "the copy that " + writer + " began at " + ToString(UnpackSite(cell.write_site)) +
+           " has not arrived: no CopyAsyncWait() yet";
+  }
+  if (WriteIsUnordered(cell, access)) {
+    return "race: " + what + writer + " wrote it at " + ToString(UnpackSite(cell.write_site)) +
+           Missing(cell.writer / kWarpSize == warp);
+  }
+  const bool same_warp =
+      cell.read_block != access.block_epoch || (cell.read_warps & ~(1u << warp)) == 0;
+  return "race: " + what + "another thread, of warp " + std::to_string(cell.read_warp) +
+         ", read it at " + ToString(UnpackSite(cell.read_site)) + Missing(same_warp);
 }
 
 // The cells of the word's bytes, which know what its own did.
@@ -120,23 +107,24 @@ Shadow::Cell* Shadow::Split(const Access& access, int64_t word) {
   return bytes;
 }
 
-// Visits the cells of the bytes: whole words where they were only touched as such.
+// Visits the cells of the bytes, whole words where they were only touched as such, until one visit
+// gives false.
 template <typename Visit>
 std::string Shadow::ForEach(const Access& access, int64_t offset, int64_t bytes, Visit visit) {
   for (int64_t at = offset; at < offset + bytes;) {
     const int64_t word = at / kWord;
     const int64_t end = std::min((word + 1) * kWord, offset + bytes);
     if (end - at == kWord && words_[word].split != access.run) [[likely]] {
-      if (std::string wrong = visit(words_[word], at); !wrong.empty()) {
-        return wrong;
+      if (!visit(words_[word])) {
+        return Explain(words_[word], access, at);
       }
       at = end;
       continue;
     }
     Cell* cells = Split(access, word);
     for (; at < end; ++at) {
-      if (std::string wrong = visit(cells[at % kWord], at); !wrong.empty()) {
-        return wrong;
+      if (!visit(cells[at % kWord])) {
+        return Explain(cells[at % kWord], access, at);
       }
     }
   }
@@ -144,13 +132,23 @@ std::string Shadow::ForEach(const Access& access, int64_t offset, int64_t bytes,
 }
 
 std::string Shadow::Read(const Access& access, int64_t offset, int64_t bytes) {
-  return ForEach(access, offset, bytes,
-                 [&](Cell& cell, int64_t at) { return ReadCell(cell, access, at); });
+  return ForEach(access, offset, bytes, [&](Cell& cell) {
+    if (!MayRead(cell, access)) {
+      return false;
+    }
+    NoteRead(cell, access);
+    return true;
+  });
 }
 
 std::string Shadow::Write(const Access& access, int64_t offset, int64_t bytes) {
-  std::string wrong = ForEach(access, offset, bytes,
-                              [&](Cell& cell, int64_t at) { return WriteCell(cell, access, at); });
+  std::string wrong = ForEach(access, offset, bytes, [&](Cell& cell) {
+    if (!MayWrite(cell, access)) {
+      return false;
+    }
+    NoteWrite(cell, access);
+    return true;
+  });
   // A word that was written as a whole, rightly, needs its bytes' history no more: whoever is
   // ordered behind this write is ordered behind all that came before.
   for (int64_t word = (offset + kWord - 1) / kWord; word < (offset + bytes) / kWord; ++word) {
@@ -163,19 +161,24 @@ std::string Shadow::Write(const Access& access, int64_t offset, int64_t bytes) {
 }
 
 std::string Shadow::BeginCopy(const Access& access, int64_t offset, int64_t bytes) {
-  return ForEach(access, offset, bytes, [&](Cell& cell, int64_t at) {
-    std::string wrong = WriteCell(cell, access, at);
+  return ForEach(access, offset, bytes, [&](Cell& cell) {
+    if (!MayWrite(cell, access)) {
+      return false;
+    }
+    NoteWrite(cell, access);
     cell.in_flight = access.run;
-    return wrong;
+    return true;
   });
 }
 
 void Shadow::EndCopy(const Access& access, int64_t offset, int64_t bytes) {
-  const std::string wrong = ForEach(access, offset, bytes, [&](Cell& cell, int64_t at) {
+  const std::string wrong = ForEach(access, offset, bytes, [&](Cell& cell) {
+    const bool was_in_flight = cell.in_flight == access.run;
     cell.in_flight = 0;
-    return WriteCell(cell, access, at);
+    NoteWrite(cell, access);  // nobody touched it meanwhile
+    return was_in_flight;
   });
-  Check(wrong.empty(), "nobody touched the words while the copy was in flight");
+  Check(wrong.empty(), "only copies that were begun arrive");
 }
 
 void Shadow::Clear() {

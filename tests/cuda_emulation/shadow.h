@@ -61,9 +61,11 @@ class Shadow {
 
   static bool WriteIsUnordered(const Cell& cell, const Access& access);
   static bool ReadIsUnordered(const Cell& cell, const Access& access);
-  static std::string CheckInFlight(const Cell& cell, const Access& access, int64_t offset);
-  static std::string ReadCell(Cell& cell, const Access& access, int64_t offset);
-  static std::string WriteCell(Cell& cell, const Access& access, int64_t offset);
+  static bool MayRead(const Cell& cell, const Access& access);
+  static bool MayWrite(const Cell& cell, const Access& access);
+  static void NoteRead(Cell& cell, const Access& access);
+  static void NoteWrite(Cell& cell, const Access& access);
+  static std::string Explain(const Cell& cell, const Access& access, int64_t offset);
 
   std::vector<Cell> words_;
   std::vector<Cell> bytes_;  // of words that were touched in parts; empty until there is one
