@@ -53,12 +53,12 @@ __device__ inline void WalkKeys(const LatentLaunch& launch, const LatentArrays<C
     WaitForStage(stages);
     SyncBlock();
     const int32_t next = n + stages - 1;
-    const int32_t tiles = LoadRecord<LatentWork>(arrays.work).tiles;
-    if (next < tiles) {
+    const int32_t end = LoadRecord<LatentWork>(arrays.work).tiles;
+    if (next < end) {
       CopyKeyTile(launch, arrays, next, page, stage > 0 ? stage - 1 : stages - 1);
     }
     CopyAsyncCommit();
-    if (next + 1 < tiles) {
+    if (next + 1 < end) {
       page = PageOf(LoadRecord<LatentWork>(arrays.work), next + 1);
     }
     Shared<uint16_t> latents = arrays.keys.At(stage * arrays.kKeys);
