@@ -116,8 +116,13 @@ __device__ inline LatentWork WorkOf(const LatentParams& p, int64_t index, int ti
   work.tile = TileOf(p, work.item.sequence, work.item.tile, tile_units);
   work.source = SourceOf(p, work.item.sequence, work.tile);
   const int64_t last = work.source.rows - 1;
+  // The first row may be an empty interval below all keys that are seen, the last one above.
+  const SequenceView& view = p.batch.sequences[work.item.sequence];
+  const int64_t lo = work.source.lo[0];
+  const int64_t hi = work.source.hi[last];
   work.splits =
-      SplitTile(work.item, p.schedule.split_keys[0], work.source.lo[0], work.source.hi[last]);
+      SplitTile(work.item, p.schedule.split_keys[0], lo > view.key_begin ? lo : view.key_begin,
+                hi < view.key_end ? hi : view.key_end);
   if (work.splits.begin < work.splits.end) {
     work.first_key = work.splits.begin / kLatentKeys * kLatentKeys;
     work.tiles =
