@@ -38,7 +38,8 @@ KeySpan SpanOf(const AttentionBatch& batch, int64_t row_begin, int64_t rows) {
 absl::Status BatchStore::Prepare(std::shared_ptr<Runtime> runtime, const BatchLimits& limits) {
   max_rows_ = limits.max_rows;
   max_sequences_ = limits.max_sequences;
-  page_capacity_ = std::max(kPageEntries, (limits.max_keys + limits.max_rows) / kPageTokens + 3);
+  max_span_ = SpanLimit(limits);
+  page_capacity_ = std::max(kPageEntries, max_span_ / kPageTokens + 3);
   absl::Status status = places_.Allocate(
       runtime, "sequences of a batch",
       PlaceBytes(max_rows_, max_sequences_) + kGraphCalls * PlaceBytes(kGraphRows, kGraphRows));

@@ -26,8 +26,8 @@ struct RecordedGraph : Graph {
   Work work;
 };
 
-// Four rows at a time against the columns of w, which vectorises along k only in w's conversion: the
-// sums of a row are in the order of k whatever the number of rows.
+// Four rows at a time against the columns of w, which vectorises along k only in w's conversion:
+// the sums of a row are in the order of k whatever the number of rows.
 void MultiplyRows(const GemmParams& p, int64_t batch) {
   const int64_t size = DTypeSize(p.dtype);
   const auto* x = static_cast<const uint8_t*>(p.x) + batch * p.x_batch * size;
@@ -95,15 +95,14 @@ class Emulated : public EmulatedRuntime {
 
   absl::StatusOr<void*> AllocateDevice(const char* purpose, int64_t bytes) override {
     if (bytes > FreeBytes()) {
-      return absl::ResourceExhaustedError(absl::StrCat(properties_.name, ": ", purpose, " needs ",
-                                                       bytes, " bytes, ", FreeBytes(),
-                                                       " are free"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          properties_.name, ": ", purpose, " needs ", bytes, " bytes, ", FreeBytes(), " are free"));
     }
     used_ += bytes;
     return Take(bytes, true);
   }
   void FreeDevice(void* memory) override {
-    Check(Synchronize().ok(), "work that was asked for succeeds");
+    DoAll();
     Release(static_cast<uint8_t*>(memory));
   }
   absl::StatusOr<void*> AllocatePinned(const char* /*purpose*/, int64_t bytes) override {
@@ -124,11 +123,7 @@ class Emulated : public EmulatedRuntime {
   }
 
   absl::Status Synchronize() override {
-    RunAll(stream_.StopRecording());
-    stream_.StartRecording();
-    for (const auto& [data, block] : blocks_) {
-      CheckGuards(data, block.bytes);
-    }
+    DoAll();
     const std::string error = std::exchange(error_, "");
     return error.empty() ? absl::OkStatus() : absl::InternalError(error);
   }
@@ -156,7 +151,7 @@ class Emulated : public EmulatedRuntime {
   }
   void Run(const Graph& graph) override {
     // A graph may be given up before its work has been done.
-    stream_.Run([this, work = static_cast<const RecordedGraph&>(graph).work] { RunAll(work); });
+    stream_.Run([work = static_cast<const RecordedGraph&>(graph).work] { RunAll(work); });
     ++counts_.graph_runs;
   }
 
@@ -166,8 +161,15 @@ class Emulated : public EmulatedRuntime {
     bool device = false;
   };
 
-  void RunAll(const Work& work) {
-    // Launches of a graph ask the stream again.
+  void DoAll() {
+    RunAll(stream_.StopRecording());
+    stream_.StartRecording();
+    for (const auto& [data, block] : blocks_) {
+      CheckGuards(data, block.bytes);
+    }
+  }
+
+  static void RunAll(const Work& work) {
     for (const auto& call : work) {
       call();
     }
