@@ -102,7 +102,12 @@ __device__ inline void RunItem(const GqaParams& p, const WorkItem& item, const G
   const Reach reach = ReachOfBlock<C::kWarps>(rows.reach, notes);
   const TileSplits splits =
       SplitTile(item, p.schedule.split_keys[0], tile.origin + reach.lo, tile.origin + reach.hi);
-  if (p.carry == nullptr && !HasWork(item, splits)) {
+  // State is set up by the first launch and turned into the output by the last, with keys or
+  // without.
+  const bool has_work = p.carry == nullptr
+                            ? HasWork(item, splits)
+                            : splits.begin < splits.end || p.carry_first || p.carry_last;
+  if (!has_work) {
     return;
   }
   uint32_t query[C::kKeyWidth / 16][4];

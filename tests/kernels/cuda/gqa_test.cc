@@ -17,7 +17,6 @@ namespace {
 
 double Tolerance(DType dtype) { return dtype == DType::kBF16 ? 5e-3 : 7e-4; }
 
-// Prints how far off it was: the figures above come from here.
 ::testing::AssertionResult Near(const GqaCase& c, const std::vector<float>& got) {
   return Close(got, c.Want(), Tolerance(c.dtype()));
 }
