@@ -22,7 +22,7 @@ double Tolerance(DType dtype) {
 // row that sees nothing.
 std::vector<Intervals> Sequences(int64_t window) {
   Intervals chunk = RowsOf(150, 171, 3, window);
-  chunk.front() = {150, 150};
+  chunk.front().hi = chunk.front().lo;
   return {RowsOf(400, 401, 0, window), RowsOf(0, 9, 4, window), chunk, RowsOf(63, 64, 0, window)};
 }
 
