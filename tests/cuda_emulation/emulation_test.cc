@@ -28,7 +28,7 @@ float AOf(int i) { return static_cast<float>(i * 7 % 23 - 11); }
 float BOf(int i) { return static_cast<float>(i * 5 % 17 - 8); }
 
 template <typename E>
-void TestEveryInstruction(int order, int rows) {
+void TestEveryInstruction(Stream& stream, int rows) {
   constexpr int kBlocks = 3;
   alignas(16) uint16_t a[256], b[256];
   std::vector<float> product(256), exponents(32), sums(32), last_seen(kBlocks);
@@ -42,8 +42,7 @@ void TestEveryInstruction(int order, int rows) {
     exponents[i] = i == 9 ? -INFINITY : static_cast<float>(i % 5 - 2);
     sum += std::exp2(exponents[i]);
   }
-  Stream stream;
-  SetOrder(stream, order);
+  stream.ClearCounts();
   LaunchEveryInstruction(
       stream, kBlocks, std::is_same_v<E, BF16>,
       {a, b, rows, product.data(), exponents.data(), sums.data(), &arrivals, last_seen.data()});
@@ -65,10 +64,12 @@ void TestEveryInstruction(int order, int rows) {
 }
 
 TEST(Emulation, EveryInstructionInEveryOrder) {
+  Stream stream;
   for (int order = -2; order < 4; ++order) {
+    SetOrder(stream, order);
     for (int rows : {16, 9}) {
-      TestEveryInstruction<BF16>(order, rows);
-      TestEveryInstruction<F16>(order, rows);
+      TestEveryInstruction<BF16>(stream, rows);
+      TestEveryInstruction<F16>(stream, rows);
     }
   }
 }

@@ -1,5 +1,5 @@
 // A kernel that uses all of device.cuh: the emulated device runs it, nvcc compiles it, and the
-// instructions that come of it are looked at (tests/repo/ptx.py).
+// instructions that come of it are looked at (ptx.py).
 #include "cuda_emulation/every_instruction.h"
 
 #include "kernels/cuda/device.cuh"

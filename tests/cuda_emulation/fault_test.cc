@@ -28,11 +28,12 @@ struct Shape {
 
 // What was wrong, the same for a few orders of threads but for who notices it.
 std::string FaultOf(void (*kernel)(FaultParams), Shape shape = {}) {
+  Stream stream;
+  stream.CollectFaults();
+  stream.set_architecture(shape.architecture);
   std::string fault;
   for (int seed = -2; seed < 4; ++seed) {
-    Stream stream;
-    stream.CollectFaults();
-    stream.set_architecture(shape.architecture);
+    stream.ClearFault();
     if (seed < 0) {
       stream.set_order(seed == -1 ? Order::kReverse : Order::kInOrder);
     } else {

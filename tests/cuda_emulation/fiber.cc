@@ -7,6 +7,15 @@
 
 #include "kernels/check.h"
 
+// clang 14 has no macros for its sanitizers.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
+#define __SANITIZE_ADDRESS__
+#endif
+#if __has_feature(thread_sanitizer) && !defined(__SANITIZE_THREAD__)
+#define __SANITIZE_THREAD__
+#endif
+#endif
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -56,16 +65,26 @@ void Fiber::Prepare(void (*entry)(void*), void* argument) {
   entry_ = entry;
   argument_ = argument;
 #ifdef __SANITIZE_ADDRESS__
-  // What was abandoned in the middle has left its red zones.
-  __asan_unpoison_memory_region(bottom_, bytes_);
+  // A run leaves red zones: one that was abandoned anywhere, one that ended in its first frames.
+  // Clearing the marks of the whole stack takes 5 us.
+  constexpr size_t kFirstFrames = 8192;
+  const size_t marked = ended_ ? kFirstFrames : bytes_;
+  __asan_unpoison_memory_region(static_cast<const char*>(bottom_) + bytes_ - marked, marked);
   fake_stack_ = nullptr;
 #endif
 #ifdef __SANITIZE_THREAD__
-  if (thread_fiber_ != nullptr) {
-    __tsan_destroy_fiber(thread_fiber_);
+  // Making one takes a millisecond. What is left on its stack of calls, which holds 65536, at the
+  // end of a run stays there.
+  constexpr int kMostRuns = 1000;
+  if (thread_fiber_ == nullptr || ++runs_ == kMostRuns) {
+    if (thread_fiber_ != nullptr) {
+      __tsan_destroy_fiber(thread_fiber_);
+    }
+    thread_fiber_ = __tsan_create_fiber(0);
+    runs_ = 0;
   }
-  thread_fiber_ = __tsan_create_fiber(0);
 #endif
+  ended_ = false;
   void* top = static_cast<char*>(const_cast<void*>(bottom_)) + bytes_ - colour_;
   context_ = context::make_fcontext(top, bytes_ - colour_, [](context::transfer_t arrival) {
     Fiber& self = Arrive(arrival.data, arrival.fctx);
@@ -94,8 +113,9 @@ void Fiber::FinishSwitch([[maybe_unused]] Fiber& from) {
 #endif
 }
 
-void Fiber::SwitchTo(Fiber& other, [[maybe_unused]] bool ends) {
+void Fiber::SwitchTo(Fiber& other, bool ends) {
   target_ = &other;
+  ended_ = ends;
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_start_switch_fiber(ends ? nullptr : &fake_stack_, other.bottom_, other.bytes_);
 #endif

@@ -37,8 +37,10 @@ class Fiber {
   const void* bottom_ = nullptr;
   size_t bytes_ = 0;
   size_t colour_ = 0;
-  void* fake_stack_ = nullptr;    // AddressSanitizer's
-  void* thread_fiber_ = nullptr;  // ThreadSanitizer's
+  void* fake_stack_ = nullptr;     // AddressSanitizer's
+  void* thread_fiber_ = nullptr;   // ThreadSanitizer's
+  [[maybe_unused]] int runs_ = 0;  // that it has seen
+  bool ended_ = true;
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
 };

@@ -5,22 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "cuda_emulation/fragment_tables.h"
 #include "kernels/cuda/device.cuh"
 
 namespace attnd::kernels::cuda {
 namespace {
 
-// The PTX ISA numbers a lane's elements, two to a register.
-struct Place {
-  int row, column;
-};
-
-Place PlaceInA(int lane, int i) {
-  return {lane / 4 + ((0 <= i && i < 2) || (4 <= i && i < 6) ? 0 : 8),
-          lane % 4 * 2 + (i & 1) + (i >= 4 ? 8 : 0)};
-}
-Place PlaceInB(int lane, int i) { return {lane % 4 * 2 + (i & 1) + (i >= 2 ? 8 : 0), lane / 4}; }
-Place PlaceInD(int lane, int i) { return {lane / 4 + (i < 2 ? 0 : 8), lane % 4 * 2 + (i & 1)}; }
+using Place = FragmentPlace;
 
 TEST(Layout, TheTablesAreThoseOfTheFigures) {
   const Place a = PlaceInA(13, 6);  // lane 13: group 3, thread 1 of it
@@ -142,7 +133,8 @@ TEST(Layout, LoadMatrix) {
   const std::vector<uint32_t> loaded = LoadMatrices(stream, false, 32);
   for (int lane = 0; lane < 32; ++lane) {
     for (int j = 0; j < 4; ++j) {
-      const int first = lane / 4 * 32 + 8 * j + 2 * (lane % 4);
+      const Place place = PlaceOfLoad(lane);
+      const int first = place.row * 32 + 8 * j + place.column;
       ASSERT_EQ(loaded[4 * lane + j], TwoElements(first, first + 1)) << lane << " " << j;
     }
   }
@@ -154,7 +146,8 @@ TEST(Layout, LoadMatrixTransposed) {
   const std::vector<uint32_t> loaded = LoadMatrices(stream, true, 32);
   for (int lane = 0; lane < 32; ++lane) {
     for (int j = 0; j < 4; ++j) {
-      const int first = 2 * (lane % 4) * 32 + 8 * j + lane / 4;
+      const Place place = PlaceOfLoadTransposed(lane);
+      const int first = place.row * 32 + 8 * j + place.column;
       ASSERT_EQ(loaded[4 * lane + j], TwoElements(first, first + 32)) << lane << " " << j;
     }
   }

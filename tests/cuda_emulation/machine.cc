@@ -12,6 +12,10 @@
 namespace attnd::kernels::cuda::emulation {
 namespace {
 
+// Leaves a kernel that has a fault. The other threads stay where they are: what lies on their
+// stacks needs no destructor.
+struct Abandon {};
+
 constexpr int kCacheLine = 64;
 constexpr int kPage = 4096;
 constexpr int kMaxSharedBytes = 227 << 10;
@@ -148,8 +152,13 @@ void Machine::RunBlock() {
 
 void Machine::ThreadMain(void* machine) {
   Machine& self = *static_cast<Machine*>(machine);
-  (*self.body_)();
-  self.ExitThread();
+  try {
+    (*self.body_)();
+    self.ExitThread();
+  } catch (const Abandon&) {
+    // Outside of the handler: exceptions in flight belong to an OS thread, not to a fiber.
+  }
+  self.threads_[self.running_].fiber->SwitchTo(self.main_, true);
 }
 
 void Machine::ExitThread() {
@@ -161,7 +170,7 @@ void Machine::ExitThread() {
           ToString(warp.wait) + " at " + ToString(warp.site));
   }
   if (--live_ == 0) {
-    threads_[running_].fiber->SwitchTo(main_, true);
+    return;
   }
   if (at_barrier_ == live_) {
     ReleaseBlock();
@@ -402,9 +411,7 @@ void Machine::Fault(const std::string& what) {
     fault_ = line;
   }
   if (running_ >= 0) {
-    // The other threads are abandoned where they are: what lies on their stacks needs no
-    // destructor.
-    threads_[running_].fiber->SwitchTo(main_, true);
+    throw Abandon();
   }
 }
 
