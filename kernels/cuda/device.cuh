@@ -10,7 +10,8 @@
 // Shared memory. Kernels see it as arrays cut from one dynamic buffer, aligned to 1024 bytes:
 //
 //   template <typename T> struct Shared { T Load(int i); void Store(int i, T v);
-//                                         Shared At(int offset); void* Address(int i); };
+//                                         Shared At(int offset); void* Address(int i);
+//                                         template <typename U> Shared<U> As(); };
 //     T is 1 to 16 bytes; Uint4 (16 bytes) moves a vector.
 //   class SharedCarver { SharedCarver(); template <typename T> Shared<T> Take(int count); };
 //     Take() aligns to 128 bytes. The kernel's launcher states the same total.
@@ -39,7 +40,7 @@
 // Copies that run beside the computation; a group ends with Commit. What they write may be read by
 // the thread that issued them after Wait, by others after a SyncBlock() behind that:
 //
-//   void CopyAsync16(const Shared<uint16_t>& s, int i, const void* global, bool valid);
+//   void CopyAsync16(const Shared<T>& s, int i, const void* global, bool valid);
 //     16 bytes to element i; zeros when not valid (`global` is then not read, but must be aligned)
 //   void CopyAsyncCommit();
 //   template <int kNewest> void CopyAsyncWait();   all groups but the newest kNewest have arrived
