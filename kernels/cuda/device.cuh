@@ -24,7 +24,8 @@
 //   T Shuffle(T v, int lane);
 //   bool Any(bool v);                      whether one lane of the warp has true
 //
-// Tensor cores: d += a b, m16n8k16, float32 accumulators. Lane = 4 g + t (g = lane / 4, t = lane % 4):
+// Tensor cores: d += a b, m16n8k16, float32 accumulators. Lane = 4 g + t (g = lane / 4,
+// t = lane % 4):
 //   a[r], r = 0..3: row g + 8 (r & 1), columns 2t, 2t + 1 of half r / 2 (8 columns each)
 //   b[r], r = 0..1: k = 8 r + 2t, 2t + 1 of column n = g
 //   d[0], d[1]: row g, columns 2t, 2t + 1; d[2], d[3]: row g + 8
