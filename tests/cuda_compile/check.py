@@ -50,6 +50,8 @@ def parse_facts(text):
 def problems_of(kernel, budget):
     """What is wrong with a kernel, a line each."""
     usage, fact = kernel.usage, kernel.fact
+    if fact.blocks == 0:
+        return  # compiled there for nothing
     shared = usage.shared + fact.shared
     limit = budgets.BLOCK_SHARED[usage.arch]
     if shared > limit:

@@ -103,6 +103,10 @@ def test_local_memory_of_tuned_kernels():
     assert problems(kernel("PlainAttentionKernel", spills=4)) == ["spills 4 bytes"]
 
 
+def test_what_a_launcher_does_not_use_is_not_judged():
+    assert problems(kernel(stack=16, spills=8, fact=check.Fact(128, 0, 0))) == []
+
+
 def test_missing_instructions():
     wrong = Counter({"HMMA.16816.F32": 8, "LDSM.16.M88.4": 4, "LDSM.16.MT88.4": 4, "MUFU.EX2": 4})
     assert problems(kernel(opcodes=wrong)) == [r"no HMMA\.16816\.F32\.BF16$",
