@@ -28,7 +28,8 @@ endmacro()
 
 # A static library of kernels (.cu) and plain C++. nvcc sees an object library, so that what links
 # the static one is linked by the C++ compiler. What ptxas says of a file lies beside its object, in
-# FILE.o.ptxas.
+# FILE.o.ptxas. Warnings are errors unless ATTND_WARNINGS_ONLY is set: for compilers that are not known
+# beforehand.
 function(attnd_cuda_library target include)
   set(kernels ${ARGN})
   list(FILTER kernels INCLUDE REGEX "\\.cu$")
@@ -40,7 +41,10 @@ function(attnd_cuda_library target include)
     CUDA_COMPILER_LAUNCHER ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/keep_ptxas)
   target_include_directories(${target}_objects PRIVATE ${include})
   target_compile_options(${target}_objects PRIVATE
-    -Xptxas=-v -Werror=all-warnings -Xcompiler=-Wall,-Wextra)
+    -Xptxas=-v -Xcompiler=-Wall,-Wextra)
+  if(NOT ATTND_WARNINGS_ONLY)
+    target_compile_options(${target}_objects PRIVATE -Werror=all-warnings)
+  endif()
   add_library(${target} STATIC ${plain} $<TARGET_OBJECTS:${target}_objects>)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   target_include_directories(${target} PUBLIC ${include})

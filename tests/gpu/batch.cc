@@ -98,6 +98,15 @@ int64_t RaggedBatch::SequenceOf(int64_t row) const {
   return s;
 }
 
+int64_t RaggedBatch::MostWork(const TileShape& tiles) const {
+  int64_t work = 1;
+  for (int64_t s = 0; s < sequences(); ++s) {
+    work += kernels::cuda::TileCount(tiles, views_[Index(s)].rows) *
+            (tokens(s) / kernels::kPageTokens + 2);
+  }
+  return work;
+}
+
 ReferenceInterval RaggedBatch::Sees(int64_t row) const {
   const int64_t first = first_token(SequenceOf(row));
   return {lo_[Index(row)] - first, hi_[Index(row)] - first};

@@ -36,6 +36,8 @@ class RaggedBatch {
     return views_[Index(sequence)].key_end - first_token(sequence);
   }
   int64_t SequenceOf(int64_t row) const;
+  // Work items of a schedule that splits as finely as any: room for all.
+  int64_t MostWork(const TileShape& tiles) const;
   // Within the sequence's tokens from first_token().
   ReferenceInterval Sees(int64_t row) const;
   bool SeesAny(int64_t sequence, int64_t token) const;

@@ -150,11 +150,7 @@ class Case {
 
   ScheduleMemory MemoryFor(const GqaParams& params, GqaVariant variant) const {
     const TileShape tiles = GqaTiles(params, variant);
-    int64_t work = 1;
-    for (int64_t s = 0; s < batch_.sequences(); ++s) {
-      work += TileCount(tiles, static_cast<int32_t>(batch_.rows())) * (batch_.tokens(s) / 64 + 2);
-    }
-    return {device_, batch_.sequences(), work, tiles.unit_rows, shape_.value};
+    return {device_, batch_.sequences(), batch_.MostWork(tiles), tiles.unit_rows, shape_.value};
   }
 
   void Launch(const GqaParams& params, GqaVariant variant, int32_t split_keys) {

@@ -56,12 +56,8 @@ class Case {
     LatentParams params = Params(only);
     const LatentPlan plan = Plan();
     const TileShape tiles = LatentTiles(plan, params);
-    int64_t work = 1;
-    for (int64_t s = 0; s < batch_.sequences(); ++s) {
-      work += TileCount(tiles, static_cast<int32_t>(batch_.rows())) * (batch_.tokens(s) / 64 + 2);
-    }
-    const ScheduleMemory memory(device_, batch_.sequences(), work, plan.tile_rows(),
-                                shape_.d_latent);
+    const ScheduleMemory memory(device_, batch_.sequences(), batch_.MostWork(tiles),
+                                plan.tile_rows(), shape_.d_latent);
     Buffer<float> output(device_, Pairs() * shape_.d_latent);
     params.output = output.data();
     params.schedule = memory.Get();

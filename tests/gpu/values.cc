@@ -1,10 +1,35 @@
 #include "tests/gpu/values.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "kernels/convert.h"
 
 namespace attnd::gpu {
+namespace {
+
+// work(0) to work(n - 1) on all cores: float64 takes longer than the card.
+template <typename F>
+void InParallel(int64_t n, const F& work) {
+  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  const int64_t share = std::max<int64_t>(8, (n + cores - 1) / cores);
+  std::vector<std::thread> threads;
+  for (int64_t begin = share; begin < n; begin += share) {
+    threads.emplace_back([&work, begin, end = std::min(n, begin + share)] {
+      for (int64_t i = begin; i < end; ++i) {
+        work(i);
+      }
+    });
+  }
+  for (int64_t i = 0; i < std::min(n, share); ++i) {
+    work(i);
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+}  // namespace
 
 std::vector<float> Stored(DType dtype, const std::vector<float>& values, int64_t width) {
   const int64_t n = static_cast<int64_t>(values.size());
@@ -43,7 +68,7 @@ std::vector<double> Wanted(
         values.push_back(head_of(sequence, h));
       }
     }
-    for (int64_t h = 0; h < heads; ++h) {
+    InParallel(heads, [&](int64_t h) {
       const int64_t at = row * heads + h;
       const float* content = query.data() + at * shape.content_width;
       const float* rope = rope_query.data() + at * shape.rope_width;
@@ -61,7 +86,7 @@ std::vector<double> Wanted(
       head.value_stride = shape.value_width;
       const std::vector<double> output = kernels::ReferenceAttend(head, 0, batch.Sees(row));
       std::copy(output.begin(), output.end(), want.begin() + at * shape.value_width);
-    }
+    });
   }
   return want;
 }
