@@ -7,7 +7,7 @@ _ENTRY = re.compile(r"Compiling entry function '([^']+)' for '(sm_\w+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
-_TIME = re.compile(r"^keep_ptxas: (\d+) ms", re.M)
+_TIME = re.compile(r"^keep_ptxas: ([\d.]+) \+ ([\d.]+) s", re.M)
 
 
 class Usage(NamedTuple):
@@ -38,8 +38,8 @@ def parse(text):
 
 
 def seconds(text):
-    """How long nvcc took, as kernels/cuda/keep_ptxas wrote it."""
+    """The CPU time of nvcc, as kernels/cuda/keep_ptxas wrote it."""
     found = _TIME.search(text)
     if not found:
         raise ValueError("the log does not end with keep_ptxas's time")
-    return int(found[1]) / 1000
+    return float(found[1]) + float(found[2])
