@@ -1,6 +1,7 @@
 // Absorbed multi-head latent attention on the emulated device against the float64 reference.
 // Queries and rope keys are rounded to the element before both, latents to what is cached, so what
-// is left is the rounding of the weights before the second product, and float32 sums.
+// is left is the rounding of the weights before the second product, and float32 sums. Measured: up
+// to 4.2e-3 with bf16 and e4m3 and 2e-4 with f16 (Frobenius, relative).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace attnd::kernels::cuda {
 namespace {
 
-double Tolerance(DType dtype) { return dtype == DType::kF16 ? 1e-3 : 8e-3; }
+double Tolerance(DType dtype) { return dtype == DType::kF16 ? 5e-4 : 8e-3; }
 
 // The last `rows` rows of a history of so many tokens.
 Intervals Last(int64_t rows, int64_t length, int64_t window = 0) {
@@ -107,9 +108,10 @@ TEST_P(LatentTest, ARowDoesNotDependOnItsBatch) {
   }
 }
 
-// Rows that see different splits, some of them none; more splits than keys of a row.
+// Rows that see different splits, some of them none, and a sequence without rows; more splits than
+// keys of a row.
 TEST_P(LatentTest, SplitsInAnyNumber) {
-  const LatentCase c = Case(1, 5, {Last(8, 132), {{0, 0}}, Last(1, 1), {{3, 3}, {70, 71}}});
+  const LatentCase c = Case(1, 5, {Last(8, 132), {{0, 0}}, {}, Last(1, 1), {{3, 3}, {70, 71}}});
   for (const int32_t split_keys : {64, 128, 0}) {
     LatentRun run = OnDevice();
     run.split_keys = split_keys;
