@@ -17,7 +17,7 @@ absl::Status Validate(const std::vector<std::string>& args) {
   if (absl::Status status = table.Parse(args); !status.ok()) {
     return status;
   }
-  return ValidateConfig(config);
+  return ValidateConfig(config, {CpuDevice()});
 }
 
 TEST(ConfigTest, DefaultsAreValid) { EXPECT_TRUE(Validate({}).ok()); }
@@ -81,9 +81,12 @@ TEST(ConfigTest, WhatIsNotSupportedIsRefusedByName) {
     std::vector<std::string> args;
     const char* message;
   } cases[] = {
-      {{"--device=cuda:0"}, "--device=cuda:0: this build supports auto, cpu"},
+      {{"--device=abacus"}, "--device=abacus: this build supports auto, cpu"},
+      {{"--device=cuda"}, "--device=cuda: this build supports auto, cpu"},
+      {{"--device=cuda:-1"}, "--device=cuda:-1: this build supports auto, cpu"},
       {{"--cache_dtype=int4"}, "--cache_dtype=int4: device cpu supports f32, bf16, f16, int8"},
-      {{"--cache_dtype=fp8_e4m3"}, "--cache_dtype=fp8_e4m3: device cpu supports"},
+      {{"--device=cpu", "--cache_dtype=fp8_e4m3"},
+       "--cache_dtype=fp8_e4m3: device cpu supports f32, bf16, f16, int8"},
       {{"--weight_dtype=int8"}, "--weight_dtype=int8: expected one of file, f32, bf16, f16"},
       {{"--evict=idle_lru"}, "--evict=idle_lru: this build supports none"},
       {{"--isa=sse9"}, "--isa=sse9: this machine and build have best"},
