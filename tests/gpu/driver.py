@@ -59,6 +59,12 @@ class Runner:
         return status
 
 
+    def tail(self, since, lines=30):
+        """The last lines of the log from byte `since` on."""
+        text = self.log.read_bytes()[since:].decode(errors="replace")
+        return [line[:400] for line in text.splitlines()[-lines:]]
+
+
 class Check:
     """The steps; each is a method of its name and returns a remark or None."""
 
@@ -168,6 +174,7 @@ def run_steps(check, runner, steps, total, write, clock=time.monotonic):
         begin = clock()
         left = total - (begin - start)
         runner.deadline = begin + min(step.seconds, left)
+        logged = runner.log.stat().st_size
         entry = {"name": step.name, "result": "passed", "seconds": 0.0}
         if left < 1:
             entry.update(result="left out", detail="no time")
@@ -176,7 +183,9 @@ def run_steps(check, runner, steps, total, write, clock=time.monotonic):
             try:
                 entry["detail"] = getattr(check, step.name)() or ""
             except (Stopped, OSError, ValueError) as problem:
-                entry.update(result="FAILED", detail=str(problem))
+                # The log may stay on a machine that is given back.
+                entry.update(result="FAILED", detail=str(problem), log=runner.tail(logged))
+                print("\n".join(entry["log"]))
         entry["seconds"] = clock() - begin
         print(f"  {entry['result']}, {entry['seconds']:.1f} s  {entry.get('detail', '')}",
               flush=True)

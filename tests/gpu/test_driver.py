@@ -115,8 +115,9 @@ def test_a_step_that_takes_too_long_is_stopped_and_the_next_begins(tmp_path):
 def test_nothing_follows_a_needed_step_that_failed(tmp_path):
     steps = (plan.Step("first", 5, "", True), plan.Step("next", 5, ""))
     done, _ = runner_and_steps(tmp_path, steps, lambda runner: {
-        "first": lambda: runner.run("false"), "next": lambda: "ran"})
-    assert [(s["name"], s["detail"]) for s in done] == [("first", "false exits with 1")]
+        "first": lambda: runner.run("sh", "-c", "echo why; exit 1"), "next": lambda: "ran"})
+    assert [(s["name"], s["detail"]) for s in done] == [("first", "sh exits with 1")]
+    assert done[0]["log"] == ["$ sh -c echo why; exit 1", "why"]
 
 
 def test_the_whole_has_a_limit_of_its_own(tmp_path):
