@@ -67,19 +67,20 @@ __device__ inline void StoreState(const SoftmaxState<kValueWidth>& state, int r,
   StoreRow(state, r, 1.0f, width, to + 2);
 }
 
-// Prefill: each warp stores its rows. `partials` is null when the output is written.
+// Prefill: each warp stores its rows. `partials` has no place (`first` is null) when the output is
+// written. A pointer that may be null would put the struct into local memory.
 template <typename C>
 __device__ inline void StoreRows(const GqaParams& p, const SequenceView& view, const GqaTile& tile,
                                  const SoftmaxState<C::kValueWidth>& state,
-                                 const Partials* partials, int64_t split) {
+                                 const Partials& partials, int64_t split) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int64_t index = PairIndex(p, view, tile, RowOfLane(r));
     if (index < 0) {
       continue;
     }
-    if (partials != nullptr) {
-      StoreState(state, r, p.value_width, partials->Row(split, RowOfLane(r)));
+    if (partials.first != nullptr) {
+      StoreState(state, r, p.value_width, partials.Row(split, RowOfLane(r)));
     } else if (p.carry != nullptr && !p.carry_last) {
       StoreState(state, r, p.value_width, CarryRow(p, index));
     } else {
@@ -121,7 +122,7 @@ __device__ inline MergeBuffer<C> LeaveState(const SoftmaxState<C::kValueWidth>& 
 // Decode: the states of the four warps, added in their order. A warp takes every fourth row.
 template <typename C>
 __device__ inline void MergeRows(const GqaParams& p, const SequenceView& view, const GqaTile& tile,
-                                 const MergeBuffer<C>& buffer, const Partials* partials,
+                                 const MergeBuffer<C>& buffer, const Partials& partials,
                                  int64_t split) {
   for (int row = WarpIndex(); row < C::kRows; row += C::kWarps) {
     const int64_t index = PairIndex(p, view, tile, row);
@@ -143,8 +144,8 @@ __device__ inline void MergeRows(const GqaParams& p, const SequenceView& view, c
     }
     float* to = p.output + index * p.value_width;
     float factor = Normalizer(sum);
-    if (partials != nullptr) {
-      to = partials->Row(split, row);
+    if (partials.first != nullptr) {
+      to = partials.Row(split, row);
       if (LaneIndex() == 0) {
         *reinterpret_cast<Float2*>(to) = {maximum, sum};
       }
@@ -169,19 +170,21 @@ __device__ inline void FinishItem(const GqaParams& p, const SequenceView& view, 
                                   const WorkItem& item, const TileSplits& splits,
                                   const SoftmaxState<C::kValueWidth>& state,
                                   Shared<int32_t> notes) {
-  const Partials all = PartialsOf(p.schedule, item, splits, C::kRows, p.value_width);
-  const Partials* partials = splits.count > 1 ? &all : nullptr;
+  Partials partials = PartialsOf(p.schedule, item, splits, C::kRows, p.value_width);
+  if (splits.count <= 1) {
+    partials.first = nullptr;
+  }
   const int64_t split = item.split - splits.first;
   if constexpr (C::kDecode) {
     MergeRows<C>(p, view, tile, LeaveState<C>(state), partials, split);
   } else {
     StoreRows<C>(p, view, tile, state, partials, split);
   }
-  if (partials == nullptr) {
+  if (partials.first == nullptr) {
     return;
   }
   if (ArriveLast(p.schedule, item, splits, notes)) {
-    CombineTile(all, splits.count, C::kWarps, [&](int32_t row) -> float* {
+    CombineTile(partials, splits.count, C::kWarps, [&](int32_t row) -> float* {
       const int64_t index = PairIndex(p, view, tile, row);
       return index < 0 ? nullptr : p.output + index * p.value_width;
     });
