@@ -57,7 +57,7 @@ struct Storage {
 
 class CudaForwardPassTest : public testing::TestWithParam<std::tuple<std::string, Storage>> {};
 
-TEST_P(CudaForwardPassTest, OneSplitOfEachCaseGivesTheGoldenAnswers) {
+TEST_P(CudaForwardPassTest, OneSplitOfACaseGivesTheGoldenAnswers) {
   const auto& [model, storage] = GetParam();
   const std::string dir = GoldenDir() + "/" + model;
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(dir + "/model.yaml");
@@ -70,6 +70,10 @@ TEST_P(CudaForwardPassTest, OneSplitOfEachCaseGivesTheGoldenAnswers) {
   std::mt19937 random(seed);
   double worst = 0;
   for (const GoldenCase& c : *cases) {
+    // float32 is the plain kernel's, which is slow here and does not look at lengths.
+    if (storage.cache == DType::kF32 && c.len > 70 && c.prefix != 5) {
+      continue;
+    }
     std::vector<Split> splits = MakeSplits(c.len, c.prefix, config->local_window, &random);
     if (c.len > 70) {
       splits.erase(splits.begin() + 1);  // row by row takes a minute for hundreds of rows

@@ -115,6 +115,17 @@ TEST(ConfigTest, AcceptsEveryKindOfAddress) {
                   .ok());
 }
 
+TEST(ConfigTest, AutomaticNumbersHaveAName) {
+  Config config;
+  FlagTable table = MakeFlagTable(&config);
+  ASSERT_TRUE(table.Parse({"--prefill_chunk_gflop=12.5", "--threads=3"}).ok());
+  EXPECT_EQ(MakeEngineOptions(config).prefill_chunk_gflop, 12.5);
+  ASSERT_TRUE(MakeFlagTable(&config).Parse({"--prefill_chunk_gflop=auto", "--threads=auto"}).ok());
+  EXPECT_EQ(config.prefill_chunk_gflop, 0);
+  EXPECT_EQ(config.threads, 0);
+  EXPECT_EQ(MakeEngineOptions(config).prefill_chunk_gflop, 5);
+}
+
 TEST(ConfigTest, AChunkIsNeverLargerThanABatch) {
   Config config;
   config.max_batch_rows = 100;
