@@ -9,6 +9,7 @@
 #include "kernels/cuda/gqa/gqa.h"
 #include "kernels/cuda/latent/latent.h"
 #include "kernels/cuda/latent/latent_shape.h"
+#include "kernels/cuda/plain/plain_attention.h"
 
 namespace {
 
@@ -62,6 +63,13 @@ void PrintLatent(const char* element, DType cache, int width, int units) {
 }  // namespace
 
 int main() {
+  for (const Architecture& a : kArchitectures) {
+    // As launched for latents of 512 and rope keys of 64.
+    std::printf("PlainAttentionKernel\t%s\t64\t%d\t1\n", a.name,
+                static_cast<int>(PlainSharedBytes(512, 64, 512)));
+    // A prefix sum of 64 bits for each thread.
+    std::printf("ScheduleKernel\t%s\t256\t%d\t1\n", a.name, 256 * 8);
+  }
   PrintGqaVariants<64, 64>();
   PrintGqaVariants<128, 128>();
   PrintGqaVariants<192, 128>();
