@@ -246,33 +246,37 @@ void BatchBuffers::GatherFill(const std::vector<WorkItem*>& items, kernels::Back
   batch->fill.rows = rows;
 }
 
-void BatchBuffers::Scatter(const std::vector<WorkItem*>& items, kernels::Backend* backend) {
+void BatchBuffers::Download(const std::vector<WorkItem*>& items, kernels::Backend* backend) {
   const int64_t d = plan_.d_model;
   backend->Download(flags_.data(), not_finite_, static_cast<int64_t>(flags_.size()));
-  int64_t appended = 0;
-  int64_t answered = 0;
+  const float* from = output_;
+  for (const WorkItem* item : items) {
+    const Chunk& chunk = item->chunk();
+    const int64_t rows = chunk.query_end - chunk.query_begin;
+    if (rows > 0) {
+      backend->Download(OutputRow(*item, chunk.query_begin, d), from,
+                        rows * d * static_cast<int64_t>(sizeof(float)));
+    }
+    from += rows * d;
+  }
+}
+
+void BatchBuffers::CheckFinite(const std::vector<WorkItem*>& items) const {
+  auto flags = flags_.begin();
   for (WorkItem* item : items) {
     const Chunk& chunk = item->chunk();
-    const int64_t append_rows = chunk.append_end - chunk.append_begin;
-    const int64_t query_rows = chunk.query_end - chunk.query_begin;
-    const auto flags = flags_.begin() + appended;
-    bool finite = std::find(flags, flags + append_rows, 1) == flags + append_rows;
-    if (!finite) {
+    const int64_t rows = chunk.query_end - chunk.query_begin;
+    const auto flags_end = flags + (chunk.append_end - chunk.append_begin);
+    if (std::find(flags, flags_end, 1) != flags_end) {
       item->Fail(MakeError(Reason::kNotFinite, std::string("a key or value of hidden's rows is "
                                                            "not finite as ") +
                                                    DTypeName(cache_dtype_) +
                                                    ", the cache's dtype"));
-    } else if (query_rows > 0) {
-      float* output = OutputRow(*item, chunk.query_begin, d);
-      backend->Download(output, output_ + answered * d,
-                        query_rows * d * static_cast<int64_t>(sizeof(float)));
-      if (!AllFinite(output, query_rows * d)) {
-        item->Fail(
-            MakeError(Reason::kNotFinite, "the attention of hidden's rows overflows float32"));
-      }
+    } else if (rows > 0 && !AllFinite(OutputRow(*item, chunk.query_begin, plan_.d_model),
+                                      rows * plan_.d_model)) {
+      item->Fail(MakeError(Reason::kNotFinite, "the attention of hidden's rows overflows float32"));
     }
-    appended += append_rows;
-    answered += query_rows;
+    flags = flags_end;
   }
 }
 

@@ -33,9 +33,11 @@ class BatchBuffers {
   // On global layers the parts must be ordered by their forms.
   LayerBatch Gather(const std::vector<WorkItem*>& items, LayerKind kind, kernels::Backend* backend);
 
-  // After the layer ran: copies each part's answered rows to its step, and fails parts of which
-  // a cached value or an answer is not finite.
-  void Scatter(const std::vector<WorkItem*>& items, kernels::Backend* backend);
+  // After the layer ran: asks for each part's answered rows, which are in its step once the backend
+  // was synchronized.
+  void Download(const std::vector<WorkItem*>& items, kernels::Backend* backend);
+  // Then: fails parts of which a cached value or an answer is not finite.
+  void CheckFinite(const std::vector<WorkItem*>& items) const;
 
  private:
   void GatherAppend(const std::vector<WorkItem*>& items, LayerKind kind, kernels::Backend* backend,

@@ -189,11 +189,14 @@ void Executor::Compute(const std::vector<WorkItem*>& running, BatchReport* repor
     });
   }
   const LayerBatch batch = batch_.Gather(items, kind, backend_);
+  backend_->BeginLayer(std::max(batch.append_rows, batch.query_rows));
   if (kind == LayerKind::kLocal) {
     RunGqaLayer(plan_.local, plan_.d_model, weights.gqa, batch, gqa_, backend_);
   } else {
     RunMlaLayer(plan_.global, plan_.d_model, weights.mla, batch, mla_, backend_);
   }
+  backend_->EndLayer();
+  batch_.Download(items, backend_);
   backend_->Synchronize();
   report->layer = layer;
   report->kind = kind;
@@ -203,7 +206,7 @@ void Executor::Compute(const std::vector<WorkItem*>& running, BatchReport* repor
     (prefill ? report->prefill_rows : report->decode_rows) += chunk.rows();
     report->prefill_appended += prefill ? chunk.append_end - chunk.append_begin : 0;
   }
-  batch_.Scatter(items, backend_);
+  batch_.CheckFinite(items);
 }
 
 void Executor::Advance(WorkItem* item) const {

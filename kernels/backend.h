@@ -47,6 +47,8 @@ class Backend {
 
   // "cpu:avx2": the device as GetModel, the ready line and the logs name it.
   virtual std::string Name() const = 0;
+  // Whether FillShadow() and ShadowAttention() may be called.
+  virtual bool HasShadows() const { return true; }
 
   // Zeroed lazily where the system does that; `purpose` names it in the error.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(const char* purpose,
@@ -59,10 +61,16 @@ class Backend {
   virtual absl::Status Prepare(const BatchLimits& limits, const LocalShape* local,
                                const GlobalShape* global) = 0;
 
-  // Host to device, device to host, and within the device.
+  // Host to device, device to host, and within the device. `host` of an upload may be changed at
+  // once; that of a download is filled when Synchronize() returns, and no operation comes between.
   virtual void Upload(void* device, const void* host, int64_t bytes) = 0;
   virtual void Download(void* host, const void* device, int64_t bytes) = 0;
   virtual void Copy(void* to, const void* from, int64_t bytes) = 0;
+
+  // Around the operations of a layer on a batch of so many rows: a device may keep what it is asked
+  // for in between, and run it as one when the same comes again.
+  virtual void BeginLayer(int64_t /*rows*/) {}
+  virtual void EndLayer() {}
 
   virtual void Project(const ProjectParams& params) = 0;
   virtual void Rope(const RopeParams& params) = 0;
@@ -73,6 +81,7 @@ class Backend {
   virtual void ExpandedAttention(const ExpandedAttentionParams& params) = 0;
   virtual void FillShadow(const FillShadowParams& params) = 0;
   virtual void ShadowAttention(const ShadowAttentionParams& params) = 0;
+  // A device that fails, or has failed before, ends the process: what it held is lost.
   virtual void Synchronize() = 0;
 };
 

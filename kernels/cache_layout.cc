@@ -9,10 +9,12 @@ namespace {
 
 // Of the scale of a row.
 int64_t ScaleBytes(DType dtype) {
-  return dtype == DType::kInt8 ? static_cast<int64_t>(sizeof(float)) : 0;
+  return HasRowScales(dtype) ? static_cast<int64_t>(sizeof(float)) : 0;
 }
 
-DType RopeDType(DType dtype) { return dtype == DType::kInt8 ? DType::kBF16 : dtype; }
+DType RopeDType(DType dtype) { return HasRowScales(dtype) ? DType::kBF16 : dtype; }
+
+DType LocalDType(DType dtype) { return dtype == DType::kFp8E4M3 ? DType::kBF16 : dtype; }
 
 int64_t RopeBytes(const GlobalShape& shape, DType dtype) {
   return shape.heads_kv * shape.d_rope * DTypeSize(RopeDType(dtype));
@@ -31,7 +33,7 @@ PageRows Packed(DType dtype, int64_t offset, int64_t width) {
 
 PageRows HeadRows(const LocalShape& shape, DType dtype, int64_t index) {
   const int64_t bytes = PageBytes(shape, dtype) / (2 * shape.heads_kv);
-  return Packed(dtype, index * bytes, shape.d_head);
+  return Packed(LocalDType(dtype), index * bytes, shape.d_head);
 }
 
 }  // namespace
@@ -46,7 +48,7 @@ PageRows ValueRows(const LocalShape& shape, DType dtype, int64_t head) {
 
 PageRows LatentRows(const GlobalShape& shape, DType dtype) {
   PageRows rows = Packed(dtype, 0, shape.d_latent);
-  if (dtype != DType::kInt8) {
+  if (!HasRowScales(dtype)) {
     rows.stride = TokenBytes(shape, dtype);
   }
   rows.end = PageBytes(shape, dtype);
@@ -56,14 +58,15 @@ PageRows LatentRows(const GlobalShape& shape, DType dtype) {
 PageRows RopeRows(const GlobalShape& shape, DType dtype) {
   PageRows rows;
   rows.dtype = RopeDType(dtype);
-  const bool apart = dtype == DType::kInt8;
+  const bool apart = HasRowScales(dtype);
   rows.offset = apart ? Packed(dtype, 0, shape.d_latent).end : shape.d_latent * DTypeSize(dtype);
   rows.stride = apart ? RopeBytes(shape, dtype) : TokenBytes(shape, dtype);
   rows.end = PageBytes(shape, dtype);
   return rows;
 }
 
-int64_t TokenBytes(const LocalShape& shape, DType dtype) {
+int64_t TokenBytes(const LocalShape& shape, DType cache_dtype) {
+  const DType dtype = LocalDType(cache_dtype);
   return 2 * shape.heads_kv * (shape.d_head * DTypeSize(dtype) + ScaleBytes(dtype));
 }
 
@@ -74,18 +77,20 @@ int64_t TokenBytes(const GlobalShape& shape, DType dtype) {
 bool StoreRow(const PageRows& rows, int64_t slot, const float* values, int64_t width,
               uint8_t* page) {
   uint8_t* to = page + rows.offset + slot * rows.stride;
-  if (rows.dtype != DType::kInt8) {
+  if (!HasRowScales(rows.dtype)) {
     return FromFloat(rows.dtype, values, width, to);
   }
   float scale = 0;
-  const bool finite = Quantize(values, width, reinterpret_cast<int8_t*>(to), &scale);
+  const bool finite = rows.dtype == DType::kInt8
+                          ? Quantize(values, width, reinterpret_cast<int8_t*>(to), &scale)
+                          : QuantizeE4M3(values, width, to, &scale);
   std::memcpy(page + rows.scales + slot * ScaleBytes(rows.dtype), &scale, sizeof(scale));
   return finite;
 }
 
 float ScaleOf(const PageRows& rows, int64_t slot, const uint8_t* page) {
   float scale = 1;
-  if (rows.dtype == DType::kInt8) {
+  if (HasRowScales(rows.dtype)) {
     std::memcpy(&scale, page + rows.scales + slot * ScaleBytes(rows.dtype), sizeof(scale));
   }
   return scale;

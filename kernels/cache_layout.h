@@ -8,6 +8,9 @@
 //     local   for each KV head keys [64][d_head] and their scales [64], then values likewise
 //     global  latents [64][d_latent], their scales [64], then bf16 rope keys
 //             [64][heads_kv * d_rope]: rotated keys may be far larger than latents
+//   fp8_e4m3
+//     local   as bf16: keys and values share no scale, and a local layer's cache is small
+//     global  as int8, latents in e4m3
 #pragma once
 
 #include <cstdint>

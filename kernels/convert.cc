@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint32_t kF32Infinity = 0x7f800000;
 constexpr float kSmallestScale = 0x1p-126f;  // below, quotients by a subnormal would pass 127
+constexpr float kLargestE4M3 = 448;
 
 uint32_t BitsOf(float value) {
   uint32_t bits;
@@ -41,6 +42,22 @@ uint32_t NarrowF16(uint32_t bits) {
   half = magnitude > kF32Infinity ? nan : half;
   return ((bits >> 16) & 0x8000) | half;
 }
+
+// The largest magnitude; they compare as integers, a NaN above an infinity.
+float LargestMagnitude(const float* src, int64_t n) {
+  int32_t largest = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    largest = std::max(largest, static_cast<int32_t>(BitsOf(src[i]) & 0x7fffffff));
+  }
+  return FromBits(static_cast<uint32_t>(largest));
+}
+
+// Of a row whose largest magnitude is `max`, stored as units of up to `largest`.
+float ScaleFor(float max, float largest) {
+  return max == 0 ? 0 : std::max(max / largest, kSmallestScale);
+}
+
+bool IsFinite(float value) { return (BitsOf(value) & 0x7fffffff) < kF32Infinity; }
 
 uint32_t NarrowBF16(uint32_t bits) {
   const uint32_t nan = (bits >> 16) | 0x40;
@@ -87,6 +104,7 @@ bool ToFloat(DType dtype, const void* src, int64_t n, float* dst) {
     case DType::kF16:
       return Up<uint16_t>(src, n, dst, WidenF16);
     case DType::kInt8:
+    case DType::kFp8E4M3:
       break;
   }
   return false;
@@ -101,25 +119,54 @@ bool FromFloat(DType dtype, const float* src, int64_t n, void* dst) {
     case DType::kF16:
       return Down<uint16_t>(src, n, dst, 0x7c00, NarrowF16);
     case DType::kInt8:
+    case DType::kFp8E4M3:
       break;
   }
   return false;
 }
 
 bool Quantize(const float* src, int64_t n, int8_t* dst, float* scale) {
-  // Magnitudes compare as integers, a NaN above an infinity.
-  int32_t largest = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    largest = std::max(largest, static_cast<int32_t>(BitsOf(src[i]) & 0x7fffffff));
-  }
-  const float max = FromBits(static_cast<uint32_t>(largest));
-  *scale = largest == 0 ? 0 : std::max(max / 127, kSmallestScale);
-  const float divisor = largest == 0 ? 1 : *scale;
+  const float max = LargestMagnitude(src, n);
+  *scale = ScaleFor(max, 127);
+  const float divisor = max == 0 ? 1 : *scale;
   for (int64_t i = 0; i < n; ++i) {
     // The sum's low bits are the integer, rounded to even, in two's complement.
     dst[i] = static_cast<int8_t>(BitsOf(src[i] / divisor + 0x1.8p23f));
   }
-  return (BitsOf(127 * *scale) & 0x7fffffff) < kF32Infinity;
+  return IsFinite(127 * *scale);
+}
+
+bool QuantizeE4M3(const float* src, int64_t n, uint8_t* dst, float* scale) {
+  const float max = LargestMagnitude(src, n);
+  *scale = ScaleFor(max, kLargestE4M3);
+  const float divisor = max == 0 ? 1 : *scale;
+  for (int64_t i = 0; i < n; ++i) {
+    dst[i] = NarrowE4M3(src[i] / divisor);
+  }
+  return IsFinite(kLargestE4M3 * *scale);
+}
+
+uint8_t NarrowE4M3(float value) {
+  const uint32_t bits = BitsOf(value);
+  const uint32_t magnitude = bits & 0x7fffffff;
+  const auto sign = static_cast<uint8_t>((bits >> 24) & 0x80);
+  if (magnitude > kF32Infinity) {
+    return sign | 0x7f;
+  }
+  if (magnitude < BitsOf(0x1p-6f)) {
+    // The sum leaves a multiple of 2^-9, the subnormals' step, in the low bits, rounded to even.
+    return sign | static_cast<uint8_t>(BitsOf(FromBits(magnitude) + 0x1p14f) - BitsOf(0x1p14f));
+  }
+  const uint32_t rounded = (magnitude - (120u << 23) + 0x7ffff + ((magnitude >> 20) & 1)) >> 20;
+  return sign | static_cast<uint8_t>(std::min(rounded, 0x7eu));
+}
+
+float WidenE4M3(uint8_t stored) {
+  const uint32_t magnitude = stored & 0x7f;
+  // The exponent is rebased by a product, exact for subnormals too: 2^(127 - 7).
+  const float value = FromBits(magnitude << 20) * FromBits(247u << 23);
+  const uint32_t bits = magnitude == 0x7f ? 0x7fc00000 : BitsOf(value);
+  return FromBits(bits | (uint32_t{stored} & 0x80) << 24);
 }
 
 }  // namespace attnd::kernels

@@ -1,6 +1,6 @@
 // Conversions between stored element types and float32: exact upwards, round to nearest even
-// downwards (NaN stays NaN, overflow of f16 becomes infinity). Any alignment, any length. int8 has
-// a scale to a row and its own function.
+// downwards (NaN stays NaN, overflow of f16 becomes infinity). Any alignment, any length. int8
+// and fp8_e4m3 have a scale to a row and their own functions.
 #pragma once
 
 #include <cstdint>
@@ -22,5 +22,14 @@ bool FromFloat(DType dtype, const float* src, int64_t n, void* dst);
 // a step, and the roundings of scale, quotient and product. False when a value is a NaN or an
 // infinity, or q * scale would be one.
 bool Quantize(const float* src, int64_t n, int8_t* dst, float* scale);
+
+// Likewise as e4m3 (4 bits of exponent, 3 of mantissa, no infinity; the largest is 448), the scale
+// max|src| / 448. An element is off by at most 2^-4 of itself or 2^-10 of the scale, and a little
+// more for the roundings of scale and quotient.
+bool QuantizeE4M3(const float* src, int64_t n, uint8_t* dst, float* scale);
+
+// Round to nearest even; what is larger than 448 becomes 448, a NaN stays one.
+uint8_t NarrowE4M3(float value);
+float WidenE4M3(uint8_t stored);
 
 }  // namespace attnd::kernels

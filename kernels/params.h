@@ -20,6 +20,8 @@ struct LocalShape {
 
   int64_t group() const { return heads_q / heads_kv; }
   int64_t row_elements() const { return 2 * heads_kv * d_head; }  // cached per token
+
+  bool operator==(const LocalShape&) const = default;
 };
 
 // A global layer: multi-head latent attention, a rope key per KV head.
@@ -33,6 +35,8 @@ struct GlobalShape {
 
   int64_t group() const { return heads_q / heads_kv; }
   int64_t row_elements() const { return d_latent + heads_kv * d_rope; }  // cached per token
+
+  bool operator==(const GlobalShape&) const = default;
 };
 
 // A weight as stored: [groups][out][in], used as y = x * Wᵀ within each group; with `transposed`
@@ -63,6 +67,8 @@ struct ProjectParams {
   float* y = nullptr;
   int64_t y_row = 0;
   int64_t y_inner = 0;
+
+  bool operator==(const ProjectParams&) const = default;
 };
 
 // Rotates interleaved pairs in place: x [rows][heads][2 * half], cos and sin [rows][half].
@@ -73,6 +79,8 @@ struct RopeParams {
   int64_t rows = 0;
   int64_t heads = 0;
   int64_t half = 0;
+
+  bool operator==(const RopeParams&) const = default;
 };
 
 // Where the rows of a batch go: row r of the batch is written to slot `slot[r]` of the page at
@@ -85,6 +93,8 @@ struct AppendTarget {
   const int32_t* slot = nullptr;  // [rows]
   uint8_t* not_finite = nullptr;  // [rows]
   int64_t rows = 0;
+
+  bool operator==(const AppendTarget&) const = default;
 };
 
 struct AppendLocalParams {
@@ -92,6 +102,8 @@ struct AppendLocalParams {
   AppendTarget target;
   const float* key = nullptr;    // [rows][heads_kv][d_head], rotated
   const float* value = nullptr;  // [rows][heads_kv][d_head]
+
+  bool operator==(const AppendLocalParams&) const = default;
 };
 
 struct AppendGlobalParams {
@@ -99,6 +111,8 @@ struct AppendGlobalParams {
   AppendTarget target;
   const float* latent = nullptr;    // [rows][d_latent]
   const float* rope_key = nullptr;  // [rows][heads_kv][d_rope], rotated
+
+  bool operator==(const AppendGlobalParams&) const = default;
 };
 
 // The query rows of one sequence in an attention batch, and the pages that hold its keys. Token

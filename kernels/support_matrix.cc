@@ -21,6 +21,17 @@ std::string Limit(int64_t limit) { return limit == 0 ? "any" : "up to " + std::t
 
 }  // namespace
 
+const SupportRow& CudaSupport() {
+  static const SupportRow row = {"cuda",
+                                 {DType::kF32, DType::kBF16, DType::kF16},
+                                 {DType::kF32, DType::kBF16, DType::kF16, DType::kFp8E4M3},
+                                 DType::kF32,
+                                 {"local", "global"},
+                                 0,
+                                 0};
+  return row;
+}
+
 const std::vector<SupportRow>& SupportMatrix() {
   static const std::vector<SupportRow> rows = {
       {"cpu",
@@ -30,6 +41,9 @@ const std::vector<SupportRow>& SupportMatrix() {
        {"local", "global"},
        0,
        0},
+#ifdef ATTND_CUDA
+      CudaSupport(),
+#endif
   };
   return rows;
 }

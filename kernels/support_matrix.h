@@ -22,6 +22,10 @@ struct SupportRow {
 
 const std::vector<SupportRow>& SupportMatrix();
 
+// What the CUDA backend takes; in the matrix where it is built for a card (ATTND_CUDA). Its tests
+// run without one.
+const SupportRow& CudaSupport();
+
 // Null when the device is not in this build.
 const SupportRow* FindDevice(const std::string& device);
 

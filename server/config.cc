@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/support_matrix.h"
 #include "server/listen_address.h"
 
 namespace attnd::server {
@@ -84,7 +83,8 @@ std::vector<Flag> ModelFlags(Config& c) {
        0,
        {"file", "f32", "bf16", "f16"}},
       {"Device", "device", kText, &c.device,
-       "auto, cpu or cuda:N. This build serves on the CPU, which auto takes."},
+       "auto, cpu or cuda:N. auto takes the first CUDA card where this build has CUDA and a card "
+       "answers, else the CPU."},
       {"Device",
        "threads",
        kInt,
@@ -96,8 +96,14 @@ std::vector<Flag> ModelFlags(Config& c) {
        {},
        "auto"},
       {"Device", "isa", kText, &c.isa,
-       "Instruction set of the kernels. best takes the widest that the machine has; a name (avx3, "
+       "Instruction set of the CPU's kernels. best takes the widest that the machine has; a name "
+       "(avx3, "
        "avx2, sse4, neon, scalar) forces one, for comparisons."},
+      {"Device", "deterministic", kBool, &c.deterministic,
+       "A row's bits depend on that row and its history alone, never on the batch. Off, a CUDA "
+       "card "
+       "may choose products and splits by the batch, which is a little faster; the CPU is always "
+       "deterministic."},
   };
 }
 
@@ -122,10 +128,12 @@ std::vector<Flag> CacheFlags(Config& c) {
        "cache_dtype",
        kText,
        &c.cache_dtype,
-       "Element type of the cache: f32, bf16, f16 or int8. The default on the CPU is f32, which "
-       "adds "
-       "no rounding; two bytes hold twice the tokens. int8 has a scale to each row of a head and "
-       "keeps the rotary part in bf16.",
+       "Element type of the cache: f32, bf16, f16, int8 (CPU) or fp8_e4m3 (CUDA). The default on "
+       "the CPU is f32, which adds no rounding, on CUDA bf16; two bytes hold twice the tokens. "
+       "int8 "
+       "has a scale to each row of a head and fp8_e4m3 to each latent; both keep the rotary part "
+       "in "
+       "bf16.",
        0,
        0,
        {},
@@ -135,7 +143,8 @@ std::vector<Flag> CacheFlags(Config& c) {
        kBytes,
        &c.kv_cache_bytes,
        "Budget for all pages of all sessions. The default is half of what the cgroup or the "
-       "machine has left beside the weights; memory is touched only as rows arrive.",
+       "machine has left beside the weights, and memory is touched only as rows arrive; on a CUDA "
+       "card three quarters of what is left.",
        1 << 20,
        1024 * kTiB,
        {},
@@ -177,12 +186,18 @@ std::vector<Flag> LimitFlags(Config& c) {
        "--max_batch_rows. Smaller shortens the "
        "wait of decodes beside a prefill, larger computes it faster.",
        1, 65536},
-      {group, "prefill_chunk_gflop", kReal, &c.prefill_chunk_gflop,
+      {group,
+       "prefill_chunk_gflop",
+       kReal,
+       &c.prefill_chunk_gflop,
        "Likewise in 10^9 floating-point operations by the planner's estimate: late rows of a long "
-       "history cost more than early ones. The cost of 48 first rows is always allowed, for a "
-       "large "
-       "layer's weights are streamed for each chunk.",
-       0.001, 1e9},
+       "history cost more than early ones. The default is 5 on the CPU and 2000 on CUDA, some "
+       "milliseconds. The cost of 48 first rows is always allowed, for a large layer's weights are "
+       "streamed for each chunk.",
+       0.001,
+       1e9,
+       {},
+       "auto"},
       {group, "max_queue", kInt, &c.max_queue,
        "Steps waiting for the engine, all connections; beyond it QUEUE_FULL. Bounds waiting time "
        "and memory.",
@@ -255,25 +270,7 @@ absl::Status Bad(const std::string& flag, const std::string& value, const std::s
   return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value, ": ", why));
 }
 
-// Devices, element types and instruction sets, as the table of the kernels has them.
 absl::Status ValidateSupported(const Config& config) {
-  const std::string device = config.device == "auto" ? "cpu" : config.device;
-  const kernels::SupportRow* row = kernels::FindDevice(device);
-  if (row == nullptr) {
-    std::vector<std::string> devices = {"auto"};
-    for (const kernels::SupportRow& supported : kernels::SupportMatrix()) {
-      devices.emplace_back(supported.device);
-    }
-    return Bad("device", config.device, "this build supports " + absl::StrJoin(devices, ", "));
-  }
-  const std::optional<DType> cache = DTypeFromName(config.cache_dtype);
-  if (!config.cache_dtype.empty() &&
-      (!cache.has_value() || std::find(row->cache_dtypes.begin(), row->cache_dtypes.end(),
-                                       *cache) == row->cache_dtypes.end())) {
-    return Bad(
-        "cache_dtype", config.cache_dtype,
-        absl::StrCat("device ", device, " supports ", kernels::DTypeList(row->cache_dtypes)));
-  }
   const std::vector<std::string> isas = kernels::CpuIsas();
   if (config.isa != "best" && std::find(isas.begin(), isas.end(), config.isa) == isas.end()) {
     return Bad("isa", config.isa, "this machine and build have best, " + absl::StrJoin(isas, ", "));
@@ -309,7 +306,10 @@ FlagTable MakeFlagTable(Config* config) {
   return FlagTable(std::move(all));
 }
 
-absl::Status ValidateConfig(const Config& config) {
+absl::Status ValidateConfig(const Config& config, const std::vector<DeviceKind>& devices) {
+  if (absl::Status status = ValidateDevice(config, devices); !status.ok()) {
+    return status;
+  }
   if (absl::Status status = ValidateSupported(config); !status.ok()) {
     return status;
   }
@@ -345,7 +345,9 @@ EngineOptions MakeEngineOptions(const Config& config) {
   options.max_sessions = config.max_sessions;
   options.max_batch_rows = config.max_batch_rows;
   options.prefill_chunk_rows = std::min(config.prefill_chunk_rows, config.max_batch_rows);
-  options.prefill_chunk_gflop = config.prefill_chunk_gflop;
+  if (config.prefill_chunk_gflop > 0) {
+    options.prefill_chunk_gflop = config.prefill_chunk_gflop;
+  }
   options.max_queue = config.max_queue;
   return options;
 }

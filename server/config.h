@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "core/engine.h"
+#include "server/device.h"
 #include "server/flags.h"
 
 namespace attnd::server {
@@ -28,6 +29,7 @@ struct Config {
   std::string device = "auto";
   int64_t threads = 0;  // 0: the CPUs that the cgroup allows
   std::string isa = "best";
+  bool deterministic = true;
 
   // Addresses.
   std::vector<std::string> listen = {"127.0.0.1:8470"};
@@ -35,8 +37,8 @@ struct Config {
   bool reflection = true;
 
   // Cache and sessions.
-  std::string cache_dtype;     // empty: f32 on the CPU
-  int64_t kv_cache_bytes = 0;  // 0: half of the memory that is left
+  std::string cache_dtype;     // empty: the device's default
+  int64_t kv_cache_bytes = 0;  // 0: a part of the memory that is left
   int64_t mla_shadow_bytes = 0;
   int64_t max_rewind = 64;  // tokens
   int64_t idle_ttl_ns = 600'000'000'000;
@@ -47,7 +49,7 @@ struct Config {
   // Scheduling and limits.
   int64_t max_batch_rows = 1024;
   int64_t prefill_chunk_rows = 512;
-  double prefill_chunk_gflop = 5;
+  double prefill_chunk_gflop = 0;  // 0: the device's default
   int64_t max_queue = 4096;
   int64_t max_stream_steps = 64;
   int64_t max_message_bytes = int64_t{256} << 20;
@@ -68,7 +70,7 @@ FlagTable MakeFlagTable(Config* config);
 
 // What one flag's limits cannot say: combinations, addresses, values that are not supported yet.
 // OK, or one line with the flag, the value and what is supported.
-absl::Status ValidateConfig(const Config& config);
+absl::Status ValidateConfig(const Config& config, const std::vector<DeviceKind>& devices);
 
 // The engine's part. `config` is valid and its automatic values have been filled in.
 EngineOptions MakeEngineOptions(const Config& config);

@@ -64,7 +64,7 @@ std::string ValueText(const Flag& flag) {
     return **yes ? "true" : "false";
   }
   if (const auto* real = std::get_if<double*>(&flag.target)) {
-    return RealText(**real);
+    return **real == 0 && flag.automatic != nullptr ? flag.automatic : RealText(**real);
   }
   const int64_t number = *std::get<int64_t*>(flag.target);
   return number == 0 && flag.automatic != nullptr ? flag.automatic : NumberText(flag, number);
@@ -204,6 +204,8 @@ absl::Status FlagTable::ParseFile(const std::string& path) {
 absl::Status FlagTable::AssignAutomatic(Row* row) {
   if (auto* const* text = std::get_if<std::string*>(&row->flag.target)) {
     (*text)->clear();
+  } else if (auto* const* real = std::get_if<double*>(&row->flag.target)) {
+    **real = 0;
   } else {
     *std::get<int64_t*>(row->flag.target) = 0;
   }

@@ -5,7 +5,6 @@
 
 #include "core/cache_plan.h"
 #include "core/host_limits.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "kernels/params.h"
 #include "server/units.h"
 #include "server/validate.h"
@@ -47,31 +46,34 @@ int64_t WeightBytes(const Config& config, const OpenedModel& model) {
   return elements * DTypeSize(HeldWeightDtype(config, model));
 }
 
-int64_t DefaultCacheBytes(int64_t left_bytes, int64_t weight_bytes) {
-  return std::max(kMinDefaultCache, (left_bytes - weight_bytes) / 2);
+int64_t DefaultCacheBytes(int64_t left_bytes, int64_t weight_bytes, double share) {
+  const auto part = static_cast<int64_t>(static_cast<double>(left_bytes - weight_bytes) * share);
+  return std::max(kMinDefaultCache, part);
 }
 
-void ResolveAutomatic(const OpenedModel& model, Config* config) {
-  if (config->device == "auto") {
-    config->device = "cpu";
-  }
+void ResolveAutomatic(const OpenedModel& model, const OpenedDevice& device, Config* config) {
+  config->device = device.name;
   if (config->threads == 0) {
     config->threads = std::min<int64_t>(UsableCpus(), 1024);
   }
   if (config->cache_dtype.empty()) {
-    config->cache_dtype = DTypeName(DType::kF32);
+    config->cache_dtype = device.default_cache_dtype;
+  }
+  if (config->prefill_chunk_gflop == 0) {
+    config->prefill_chunk_gflop = device.default_chunk_gflop;
   }
   if (config->kv_cache_bytes == 0) {
-    const MemoryLimit memory = UsableMemory();
+    const MemoryLimit& memory = device.memory;
     config->kv_cache_bytes =
         memory.limit_bytes == 0
             ? kUnknownMemoryCache
             : DefaultCacheBytes(memory.left_bytes(),
-                                WeightBytes(*config, model) + config->mla_shadow_bytes);
+                                WeightBytes(*config, model) + config->mla_shadow_bytes,
+                                device.default_cache_share);
   }
 }
 
-absl::Status CheckModel(const Config& config, const OpenedModel& model) {
+absl::Status CheckModel(const Config& config, const OpenedModel& model, const MemoryLimit& memory) {
   const DType cache = DTypeFromName(config.cache_dtype).value_or(DType::kF32);
   if (absl::Status status = CheckCacheBytes(model.plan, cache, config.kv_cache_bytes);
       !status.ok()) {
@@ -80,7 +82,6 @@ absl::Status CheckModel(const Config& config, const OpenedModel& model) {
   if (absl::Status status = CheckShadowBytes(model.plan, config.mla_shadow_bytes); !status.ok()) {
     return status;
   }
-  const MemoryLimit memory = UsableMemory();
   const auto beyond = [&memory](const std::string& what, int64_t bytes) {
     return absl::InvalidArgumentError(
         what + " is " + std::to_string(bytes) + "; the memory that may be used here is " +
@@ -123,14 +124,9 @@ std::vector<std::pair<std::string, std::string>> PlannedBytes(const Config& conf
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(
-    const Config& config, const OpenedModel& model, const Clock& clock,
-    std::function<void(const BatchReport&)> on_batch) {
-  absl::StatusOr<std::unique_ptr<kernels::Backend>> backend =
-      kernels::MakeCpuBackend({static_cast<int>(config.threads), config.isa});
-  if (!backend.ok()) {
-    return backend.status();
-  }
-  return Engine::Create(model.config, model.weights.get(), *std::move(backend),
+    const Config& config, const OpenedModel& model, std::unique_ptr<kernels::Backend> backend,
+    const Clock& clock, std::function<void(const BatchReport&)> on_batch) {
+  return Engine::Create(model.config, model.weights.get(), std::move(backend),
                         MakeEngineOptions(config), clock, std::move(on_batch));
 }
 

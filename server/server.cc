@@ -36,9 +36,11 @@ int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * 1e9)
 
 }  // namespace
 
-Server::Server(Config config, OpenedModel model, Auth auth, std::string version, const Log& log)
+Server::Server(Config config, OpenedModel model, std::unique_ptr<kernels::Backend> backend,
+               Auth auth, std::string version, const Log& log)
     : config_(std::move(config)),
       model_(std::move(model)),
+      backend_(std::move(backend)),
       auth_(std::move(auth)),
       version_(std::move(version)),
       log_(log),
@@ -106,8 +108,9 @@ absl::Status Server::Bind() {
 }
 
 absl::Status Server::Load() {
-  absl::StatusOr<std::unique_ptr<Engine>> engine = MakeEngine(
-      config_, model_, clock_, [this](const BatchReport& report) { metrics_.BatchRan(report); });
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      MakeEngine(config_, model_, std::move(backend_), clock_,
+                 [this](const BatchReport& report) { metrics_.BatchRan(report); });
   if (!engine.ok()) {
     return engine.status();
   }

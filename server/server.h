@@ -23,7 +23,8 @@ namespace attnd::server {
 class Server {
  public:
   // `config` is valid, its automatic values are resolved, and `log` outlives the server.
-  Server(Config config, OpenedModel model, Auth auth, std::string version, const Log& log);
+  Server(Config config, OpenedModel model, std::unique_ptr<kernels::Backend> backend, Auth auth,
+         std::string version, const Log& log);
   ~Server();
 
   // Binds all addresses first, so that a port in use is known at once; calls are answered
@@ -46,6 +47,7 @@ class Server {
 
   const Config config_;
   OpenedModel model_;
+  std::unique_ptr<kernels::Backend> backend_;  // until the engine has it
   const Auth auth_;
   const std::string version_;
   const Log& log_;

@@ -74,6 +74,8 @@ v1::Dtype WireDtype(DType dtype) {
       return v1::DTYPE_F16;
     case DType::kInt8:
       return v1::DTYPE_INT8;
+    case DType::kFp8E4M3:
+      return v1::DTYPE_F8_E4M3;
   }
   return v1::DTYPE_UNSPECIFIED;
 }

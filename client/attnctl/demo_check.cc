@@ -18,6 +18,7 @@ namespace {
 constexpr double kTolerance = 1e-5;
 constexpr double kHalfTolerance = 1e-2;  // weights or cache of two bytes
 constexpr double kInt8Tolerance = 2e-2;  // a cache of one byte
+constexpr double kFp8Tolerance = 8e-2;   // three bits of mantissa
 
 absl::StatusOr<kernels::ReferenceMatrix> Load(WeightSource* source, const TensorSpec& spec) {
   const absl::StatusOr<TensorView> view = source->Tensor(spec);
@@ -152,9 +153,10 @@ absl::StatusOr<DemoCheck> CheckDemo(const v1::ModelInfo& model, const DemoRun& r
   }
   const bool exact = model.weight_dtype() == v1::DTYPE_F32 && model.cache_dtype() == v1::DTYPE_F32;
   DemoCheck check;
-  check.tolerance = model.cache_dtype() == v1::DTYPE_INT8 ? kInt8Tolerance
-                    : exact                               ? kTolerance
-                                                          : kHalfTolerance;
+  check.tolerance = model.cache_dtype() == v1::DTYPE_INT8      ? kInt8Tolerance
+                    : model.cache_dtype() == v1::DTYPE_F8_E4M3 ? kFp8Tolerance
+                    : exact                                    ? kTolerance
+                                                               : kHalfTolerance;
   for (int64_t layer = 0; layer < plan.num_layers(); ++layer) {
     if (progress) {
       std::fprintf(stderr, "\rchecking layer %lld of %lld", static_cast<long long>(layer + 1),

@@ -27,8 +27,10 @@ v1::Dtype ToWireDtype(DType dtype) {
       return v1::DTYPE_BF16;
     case DType::kF16:
       return v1::DTYPE_F16;
-    case DType::kInt8:  // the server refuses it for rows
+    case DType::kInt8:  // the server refuses these two for rows
       return v1::DTYPE_INT8;
+    case DType::kFp8E4M3:
+      return v1::DTYPE_F8_E4M3;
   }
   return v1::DTYPE_UNSPECIFIED;
 }

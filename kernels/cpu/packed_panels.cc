@@ -42,7 +42,7 @@ void PackGroups(const WeightView& weight, uint8_t* memory) {
 
 absl::StatusOr<std::unique_ptr<PackedPanels>> PackPanels(const WeightView& weight) {
   Check(weight.groups >= 1 && weight.out >= 1 && weight.in >= 1, "a weight has elements");
-  Check(weight.dtype != DType::kInt8, "int8 is for caches alone");
+  Check(!HasRowScales(weight.dtype), "int8 and fp8_e4m3 are for caches alone");
   auto packed = std::make_unique<PackedPanels>();
   packed->dtype_ = weight.dtype;
   packed->groups_ = weight.groups;

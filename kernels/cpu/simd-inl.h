@@ -91,6 +91,7 @@ HWY_INLINE void DispatchElement(DType dtype, const F& f) {
     case DType::kF16:
       return f(F16Element());
     case DType::kInt8:
+    case DType::kFp8E4M3:
       return;
   }
 }

@@ -42,8 +42,8 @@ std::string Contents(const std::string& path) {
 
 }  // namespace
 
-ServerProcess::ServerProcess(const std::vector<std::string>& args) {
-  std::vector<std::string> words = {ATTND_SERVER_BINARY};
+ServerProcess::ServerProcess(const std::vector<std::string>& args, const std::string& program) {
+  std::vector<std::string> words = {program.empty() ? ATTND_SERVER_BINARY : program};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (std::string& word : words) {
@@ -134,13 +134,15 @@ double ServerProcess::CpuSeconds() const {
   return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-ReadyServer::ReadyServer(const std::vector<std::string>& args)
-    : ServerProcess([&] {
-        std::vector<std::string> all = {"--listen=127.0.0.1:0", "--http=127.0.0.1:0",
-                                        "--drain_seconds=0"};
-        all.insert(all.end(), args.begin(), args.end());
-        return all;
-      }()) {
+ReadyServer::ReadyServer(const std::vector<std::string>& args, const std::string& program)
+    : ServerProcess(
+          [&] {
+            std::vector<std::string> all = {"--listen=127.0.0.1:0", "--http=127.0.0.1:0",
+                                            "--drain_seconds=0", "--device=cpu"};
+            all.insert(all.end(), args.begin(), args.end());
+            return all;
+          }(),
+          program) {
   if (!WaitReady()) {
     std::cerr << "not ready: " << Stdout() << Stderr();
   }

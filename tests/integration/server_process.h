@@ -17,8 +17,9 @@ using Seconds = std::chrono::duration<double>;
 
 class ServerProcess {
  public:
-  // Starts `attnd ARGS`. It dies with the thread that started it, by SIGKILL at the latest.
-  explicit ServerProcess(const std::vector<std::string>& args);
+  // Starts `attnd ARGS`, or another program. It dies with the thread that started it, by SIGKILL at
+  // the latest.
+  explicit ServerProcess(const std::vector<std::string>& args, const std::string& program = "");
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
@@ -46,11 +47,11 @@ class ServerProcess {
   std::optional<int> exit_;
 };
 
-// A server on free ports of the loopback address, ready; `args` come last and so may override.
-// Aborts the test's process when it does not become ready.
+// A server on the CPU and free ports of the loopback address, ready; `args` come last and so may
+// override. Aborts the test's process when it does not become ready.
 class ReadyServer : public ServerProcess {
  public:
-  explicit ReadyServer(const std::vector<std::string>& args);
+  explicit ReadyServer(const std::vector<std::string>& args, const std::string& program = "");
 
   std::string grpc() const { return Ready("grpc"); }
   std::string http() const { return Ready("http"); }

@@ -177,8 +177,9 @@ void LocalCase::Store(Backend& backend) {
     ASSERT_EQ(not_finite, 0);
   });
   for (size_t s = 0; s < key_.size(); ++s) {
-    key_[s] = RoundedRows(dtype_, key_[s], shape_.d_head);
-    value_[s] = RoundedRows(dtype_, value_[s], shape_.d_head);
+    const DType stored = KeyRows(shape_, dtype_, 0).dtype;
+    key_[s] = RoundedRows(stored, key_[s], shape_.d_head);
+    value_[s] = RoundedRows(stored, value_[s], shape_.d_head);
   }
 }
 

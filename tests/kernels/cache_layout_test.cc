@@ -13,7 +13,7 @@
 namespace attnd::kernels {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kInt8};
+constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kInt8, DType::kFp8E4M3};
 
 // Counts how often each byte of a page belongs to a row or a scale.
 class Bytes {
@@ -23,7 +23,7 @@ class Bytes {
   void Use(const PageRows& rows, int64_t width) {
     for (int64_t slot = 0; slot < kPageTokens; ++slot) {
       Use(rows.offset + slot * rows.stride, width * DTypeSize(rows.dtype), rows.end);
-      if (rows.dtype == DType::kInt8) {
+      if (HasRowScales(rows.dtype)) {
         EXPECT_EQ(rows.scales % 4, 0);
         Use(rows.scales + slot * 4, 4, rows.end);
       }
@@ -73,6 +73,8 @@ TEST(CacheLayoutTest, BytesPerToken) {
   EXPECT_EQ(TokenBytes(global, DType::kF16), 2048);
   EXPECT_EQ(TokenBytes(global, DType::kInt8), 512 + 4 + 1024);
   EXPECT_EQ(PageBytes(global, DType::kInt8), 64 * 1540);
+  EXPECT_EQ(TokenBytes(local, DType::kFp8E4M3), 4096);
+  EXPECT_EQ(TokenBytes(global, DType::kFp8E4M3), 512 + 4 + 1024);
 }
 
 struct Row {

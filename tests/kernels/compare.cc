@@ -30,16 +30,22 @@ std::vector<float> Rounded(DType dtype, const std::vector<float>& values) {
 }
 
 std::vector<float> RoundedRows(DType dtype, const std::vector<float>& values, int64_t width) {
-  if (dtype != DType::kInt8) {
+  if (!HasRowScales(dtype)) {
     return Rounded(dtype, values);
   }
   std::vector<float> rounded(values.size());
-  std::vector<int8_t> units(static_cast<size_t>(width));
+  std::vector<uint8_t> units(static_cast<size_t>(width));
   for (size_t begin = 0; begin < values.size(); begin += units.size()) {
     float scale = 0;
-    Quantize(values.data() + begin, width, units.data(), &scale);
+    const bool int8 = dtype == DType::kInt8;
+    if (int8) {
+      Quantize(values.data() + begin, width, reinterpret_cast<int8_t*>(units.data()), &scale);
+    } else {
+      QuantizeE4M3(values.data() + begin, width, units.data(), &scale);
+    }
     for (size_t k = 0; k < units.size(); ++k) {
-      rounded[begin + k] = static_cast<float>(units[k]) * scale;
+      const float unit = int8 ? static_cast<int8_t>(units[k]) : WidenE4M3(units[k]);
+      rounded[begin + k] = unit * scale;
     }
   }
   return rounded;

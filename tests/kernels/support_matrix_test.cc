@@ -20,8 +20,9 @@ TEST(SupportMatrixTest, TheCpuTakesEveryDtype) {
 
 TEST(SupportMatrixTest, AnUnknownDeviceIsNamedWithTheKnownOnes) {
   EXPECT_EQ(FindDevice("abacus"), nullptr);
-  EXPECT_EQ(Unsupported("abacus", DType::kF32, DType::kF32),
-            "device abacus is not in this build; supported: cpu");
+  EXPECT_EQ(Unsupported("abacus", DType::kF32, DType::kF32)
+                .find("device abacus is not in this build; supported: cpu"),
+            0U);
 }
 
 TEST(SupportMatrixTest, TheReadmeHasTheTable) {

@@ -17,7 +17,7 @@ absl::Status Validate(const std::vector<std::string>& args) {
   if (absl::Status status = table.Parse(args); !status.ok()) {
     return status;
   }
-  return ValidateConfig(config);
+  return ValidateConfig(config, {CpuDevice()});
 }
 
 TEST(ConfigTest, DefaultsAreValid) { EXPECT_TRUE(Validate({}).ok()); }
@@ -81,9 +81,12 @@ TEST(ConfigTest, WhatIsNotSupportedIsRefusedByName) {
     std::vector<std::string> args;
     const char* message;
   } cases[] = {
-      {{"--device=cuda:0"}, "--device=cuda:0: this build supports auto, cpu"},
+      {{"--device=abacus"}, "--device=abacus: this build supports auto, cpu"},
+      {{"--device=cuda"}, "--device=cuda: this build supports auto, cpu"},
+      {{"--device=cuda:-1"}, "--device=cuda:-1: this build supports auto, cpu"},
       {{"--cache_dtype=int4"}, "--cache_dtype=int4: device cpu supports f32, bf16, f16, int8"},
-      {{"--cache_dtype=fp8_e4m3"}, "--cache_dtype=fp8_e4m3: device cpu supports"},
+      {{"--device=cpu", "--cache_dtype=fp8_e4m3"},
+       "--cache_dtype=fp8_e4m3: device cpu supports f32, bf16, f16, int8"},
       {{"--weight_dtype=int8"}, "--weight_dtype=int8: expected one of file, f32, bf16, f16"},
       {{"--evict=idle_lru"}, "--evict=idle_lru: this build supports none"},
       {{"--isa=sse9"}, "--isa=sse9: this machine and build have best"},
@@ -110,6 +113,17 @@ TEST(ConfigTest, AcceptsEveryKindOfAddress) {
   EXPECT_TRUE(Validate({"--listen=0.0.0.0:1", "--listen=[::1]:0", "--listen=unix:/tmp/s",
                         "--listen=localhost:8470", "--http="})
                   .ok());
+}
+
+TEST(ConfigTest, AutomaticNumbersHaveAName) {
+  Config config;
+  FlagTable table = MakeFlagTable(&config);
+  ASSERT_TRUE(table.Parse({"--prefill_chunk_gflop=12.5", "--threads=3"}).ok());
+  EXPECT_EQ(MakeEngineOptions(config).prefill_chunk_gflop, 12.5);
+  ASSERT_TRUE(MakeFlagTable(&config).Parse({"--prefill_chunk_gflop=auto", "--threads=auto"}).ok());
+  EXPECT_EQ(config.prefill_chunk_gflop, 0);
+  EXPECT_EQ(config.threads, 0);
+  EXPECT_EQ(MakeEngineOptions(config).prefill_chunk_gflop, 5);
 }
 
 TEST(ConfigTest, AChunkIsNeverLargerThanABatch) {

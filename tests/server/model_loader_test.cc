@@ -11,14 +11,22 @@ namespace {
 Config TinyModel() {
   Config config;
   config.model = "builtin:apex1-tiny";
+  config.device = "cpu";
   return config;
 }
 
-TEST(ModelLoaderTest, HalfOfWhatIsLeftBesideTheWeights) {
+OpenedDevice OpenCpu(const Config& config) {
+  absl::StatusOr<OpenedDevice> device = OpenDevice(config, {CpuDevice()});
+  EXPECT_TRUE(device.ok()) << device.status();
+  return *std::move(device);
+}
+
+TEST(ModelLoaderTest, ThePartOfWhatIsLeftBesideTheWeights) {
   constexpr int64_t kGiB = int64_t{1} << 30;
-  EXPECT_EQ(DefaultCacheBytes(10 * kGiB, 2 * kGiB), 4 * kGiB);
-  EXPECT_EQ(DefaultCacheBytes(kGiB, 2 * kGiB), int64_t{64} << 20);
-  EXPECT_EQ(DefaultCacheBytes(0, 0), int64_t{64} << 20);
+  EXPECT_EQ(DefaultCacheBytes(10 * kGiB, 2 * kGiB, 0.5), 4 * kGiB);
+  EXPECT_EQ(DefaultCacheBytes(10 * kGiB, 2 * kGiB, 0.75), 6 * kGiB);
+  EXPECT_EQ(DefaultCacheBytes(kGiB, 2 * kGiB, 0.5), int64_t{64} << 20);
+  EXPECT_EQ(DefaultCacheBytes(0, 0, 0.5), int64_t{64} << 20);
 }
 
 TEST(ModelLoaderTest, WeightsCountInTheDtypeTheyAreHeldIn) {
@@ -35,16 +43,19 @@ TEST(ModelLoaderTest, AutomaticValuesAreFilledInAndOthersKept) {
   Config config = TinyModel();
   const auto model = OpenModel(config);
   ASSERT_TRUE(model.ok());
-  ResolveAutomatic(*model, &config);
+  ResolveAutomatic(*model, OpenCpu(config), &config);
   EXPECT_EQ(config.device, "cpu");
   EXPECT_EQ(config.cache_dtype, "f32");
+  EXPECT_EQ(config.prefill_chunk_gflop, 5);
   EXPECT_GE(config.threads, 1);
   EXPECT_GE(config.kv_cache_bytes, int64_t{64} << 20);
   Config given = TinyModel();
   given.threads = 3;
   given.kv_cache_bytes = 12345678;
   given.cache_dtype = "f16";
-  ResolveAutomatic(*model, &given);
+  given.prefill_chunk_gflop = 7;
+  ResolveAutomatic(*model, OpenCpu(given), &given);
+  EXPECT_EQ(given.prefill_chunk_gflop, 7);
   EXPECT_EQ(given.threads, 3);
   EXPECT_EQ(given.kv_cache_bytes, 12345678);
   EXPECT_EQ(given.cache_dtype, "f16");
@@ -54,19 +65,23 @@ TEST(ModelLoaderTest, ABudgetThatCannotBeKeptIsRefused) {
   Config config = TinyModel();
   const auto model = OpenModel(config);
   ASSERT_TRUE(model.ok());
+  const MemoryLimit memory{int64_t{1} << 40, 0, "a test"};
   config.kv_cache_bytes = int64_t{1} << 20;
-  EXPECT_NE(CheckModel(config, *model).message().find("at least 3145728"), std::string::npos);
+  EXPECT_NE(CheckModel(config, *model, memory).message().find("at least 3145728"),
+            std::string::npos);
   config.kv_cache_bytes = int64_t{1} << 50;
-  EXPECT_NE(CheckModel(config, *model).message().find("may be used here"), std::string::npos);
+  EXPECT_NE(CheckModel(config, *model, memory).message().find("may be used here"),
+            std::string::npos);
   config.kv_cache_bytes = int64_t{3} << 20;
-  EXPECT_TRUE(CheckModel(config, *model).ok());
+  EXPECT_TRUE(CheckModel(config, *model, memory).ok());
   config.mla_shadow_bytes = 100;
-  EXPECT_NE(CheckModel(config, *model).message().find("expected 0 or at least"), std::string::npos);
+  EXPECT_NE(CheckModel(config, *model, memory).message().find("expected 0 or at least"),
+            std::string::npos);
   config.mla_shadow_bytes = int64_t{1} << 50;
-  EXPECT_NE(CheckModel(config, *model).message().find("kv_cache_bytes + mla_shadow_bytes"),
+  EXPECT_NE(CheckModel(config, *model, memory).message().find("kv_cache_bytes + mla_shadow_bytes"),
             std::string::npos);
   config.mla_shadow_bytes = int64_t{1} << 20;
-  EXPECT_TRUE(CheckModel(config, *model).ok());
+  EXPECT_TRUE(CheckModel(config, *model, memory).ok());
 }
 
 TEST(ModelLoaderTest, ThePlanNamesItsBytes) {
@@ -93,7 +108,8 @@ TEST(ModelLoaderTest, WhatGetModelSays) {
   const auto model = OpenModel(config);
   ASSERT_TRUE(model.ok());
   const SystemClock clock;
-  const auto engine = MakeEngine(config, *model, clock, [](const BatchReport&) {});
+  const auto engine =
+      MakeEngine(config, *model, OpenCpu(config).backend, clock, [](const BatchReport&) {});
   ASSERT_TRUE(engine.ok()) << engine.status();
   const auto info = MakeModelInfo(config, *model, **engine, "1.2.3");
   ASSERT_TRUE(info.ok()) << info.status();
@@ -125,7 +141,8 @@ TEST(ModelLoaderTest, AnInt8CacheIsReportedInExactBytes) {
   const auto model = OpenModel(config);
   ASSERT_TRUE(model.ok());
   const SystemClock clock;
-  const auto engine = MakeEngine(config, *model, clock, [](const BatchReport&) {});
+  const auto engine =
+      MakeEngine(config, *model, OpenCpu(config).backend, clock, [](const BatchReport&) {});
   ASSERT_TRUE(engine.ok()) << engine.status();
   const auto info = MakeModelInfo(config, *model, **engine, "1.2.3");
   ASSERT_TRUE(info.ok()) << info.status();

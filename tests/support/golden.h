@@ -31,6 +31,8 @@ absl::StatusOr<std::vector<GoldenCase>> LoadGolden(const std::string& model_dir)
 inline constexpr double kGoldenF32 = 1e-5;
 inline constexpr double kGoldenHalfStorage = 1e-2;
 inline constexpr double kGoldenInt8Cache = 2e-2;
+inline constexpr double kGoldenHalfCompute = 2e-2;
+inline constexpr double kGoldenFp8Cache = 8e-2;
 
 struct Verdict {
   bool passed = false;

@@ -34,7 +34,7 @@ std::vector<float> RandomRows(uint64_t seed, int64_t rows, int64_t d_model) {
 TestEngine::TestEngine(const ModelConfig& config, const std::string& weights,
                        const TestEngineOptions& options) {
   absl::StatusOr<std::unique_ptr<kernels::Backend>> backend =
-      kernels::MakeCpuBackend({options.threads, options.isa});
+      options.backend ? options.backend() : kernels::MakeCpuBackend({options.threads, options.isa});
   Check(backend.ok(), "a test's backend can be made");
   absl::StatusOr<std::unique_ptr<WeightSource>> source =
       OpenWeights(weights, MakeLayerPlan(config));

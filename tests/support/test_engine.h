@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct TestEngineOptions {
   EngineOptions engine;
   int threads = 1;
   std::string isa = "best";
+  // Another backend than the CPU's.
+  std::function<std::unique_ptr<kernels::Backend>()> backend;
 
   TestEngineOptions() { engine.kv_cache_bytes = int64_t{256} << 20; }
 };

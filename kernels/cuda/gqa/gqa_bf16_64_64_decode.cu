@@ -1,0 +1,8 @@
+// Decode, bf16: keys up to 64 wide, values up to 64.
+#include "kernels/cuda/gqa/gqa_kernel.cuh"
+
+namespace attnd::kernels::cuda {
+
+template void LaunchGqaKernel<BF16, 64, 64, GqaVariant::kDecode>(Stream&, const GqaParams&, int);
+
+}  // namespace attnd::kernels::cuda

@@ -1,0 +1,8 @@
+// Prefill, f16: keys up to 128 wide, values up to 128.
+#include "kernels/cuda/gqa/gqa_kernel.cuh"
+
+namespace attnd::kernels::cuda {
+
+template void LaunchGqaKernel<F16, 128, 128, GqaVariant::kPrefill>(Stream&, const GqaParams&, int);
+
+}  // namespace attnd::kernels::cuda

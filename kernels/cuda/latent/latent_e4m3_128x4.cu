@@ -1,0 +1,8 @@
+// Latents in e4m3, up to 128 columns; tiles of 4 units.
+#include "kernels/cuda/latent/latent_instance.cuh"
+
+namespace attnd::kernels::cuda {
+
+ATTND_LATENT_INSTANCE(E4M3, 128, 4);
+
+}  // namespace attnd::kernels::cuda

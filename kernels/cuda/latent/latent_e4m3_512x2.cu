@@ -1,0 +1,8 @@
+// Latents in e4m3, up to 512 columns; tiles of 2 units.
+#include "kernels/cuda/latent/latent_instance.cuh"
+
+namespace attnd::kernels::cuda {
+
+ATTND_LATENT_INSTANCE(E4M3, 512, 2);
+
+}  // namespace attnd::kernels::cuda
