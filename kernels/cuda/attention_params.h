@@ -31,17 +31,17 @@ struct BatchView {
   bool operator==(const BatchView&) const = default;
 };
 
-// How keys are split between blocks. A split is `split_keys` keys (a multiple of 64) from a multiple
-// of it, so that what a row is added up from does not depend on what else is in the batch. The
-// scheduling kernel (schedule.cuh) fills `work_begin` and `split_keys` from the lengths, on the
+// How keys are split between blocks. A split is `split_keys` keys (a multiple of 64) from a
+// multiple of it, so that what a row is added up from does not depend on what else is in the batch.
+// The scheduling kernel (schedule.cuh) fills `work_begin` and `split_keys` from the lengths, on the
 // device: the grid is fixed and a captured graph stays right while lengths grow.
 struct Schedule {
-  int64_t* work_begin = nullptr;   // [num_sequences + 1] work items before a sequence; the last: all
-  int32_t* split_keys = nullptr;   // [1]
-  int32_t* arrivals = nullptr;     // [max_work] of a tile's splits, at its first work item; zero
-                                   // before and after a launch
-  float* partial = nullptr;        // [max_work][tile_rows][value_width + 2]: (m, l, O not divided)
-  int32_t max_work = 0;            // the host cuts a batch that would need more
+  int64_t* work_begin = nullptr;  // [num_sequences + 1] work items before a sequence; the last: all
+  int32_t* split_keys = nullptr;  // [1]
+  int32_t* arrivals = nullptr;    // [max_work] of a tile's splits, at its first work item; zero
+                                  // before and after a launch
+  float* partial = nullptr;       // [max_work][tile_rows][value_width + 2]: (m, l, O not divided)
+  int32_t max_work = 0;           // the host cuts a batch that would need more
 };
 
 // Where a layer's keys and values of KV head h lie in a page: row of slot s at
@@ -81,7 +81,8 @@ struct GqaParams {
 };
 
 // Absorbed multi-head latent attention: query heads of all KV heads against the same latents, each
-// KV head with its rope key. The rows of a tile are units of 16 pairs (row, query head) of one KV head.
+// KV head with its rope key. The rows of a tile are units of 16 pairs (row, query head) of one KV
+// head.
 struct LatentParams {
   BatchView batch;
   Schedule schedule;

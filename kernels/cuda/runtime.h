@@ -38,12 +38,12 @@ struct GemmParams {
 };
 
 struct DeviceProperties {
-  std::string name;  // "cuda:0:NVIDIA_H200"
-  int architecture = 0;        // 80, 89, 90, 100
+  std::string name;      // "cuda:0:NVIDIA_H200"
+  int architecture = 0;  // 80, 89, 90, 100
   int multiprocessors = 0;
-  int64_t shared_bytes = 0;    // that a block may have
+  int64_t shared_bytes = 0;  // that a block may have
   int64_t multiprocessor_shared_bytes = 0;
-  int64_t total_bytes = 0;     // of memory
+  int64_t total_bytes = 0;  // of memory
 };
 
 // Calls come from one thread. Copies and launches run in order on one stream; their errors, and

@@ -45,7 +45,8 @@ __device__ inline int64_t WorkOf(const ScheduleParams& p, int32_t sequence, int3
   return TileCount(p.tiles, view.rows) * SplitCount(view.key_begin, view.key_end, split_keys);
 }
 
-__device__ inline int64_t WorkOfShare(const ScheduleParams& p, ScheduleShare share, int32_t split_keys) {
+__device__ inline int64_t WorkOfShare(const ScheduleParams& p, ScheduleShare share,
+                                      int32_t split_keys) {
   int64_t work = 0;
   for (int32_t s = share.begin; s < share.end; ++s) {
     work += WorkOf(p, s, split_keys);
@@ -66,7 +67,7 @@ __device__ inline int64_t PagesOfShare(const ScheduleParams& p, ScheduleShare sh
 }
 
 __device__ inline int32_t ChooseSplitKeys(const ScheduleParams& p, ScheduleShare share,
-                                   Shared<int64_t> sums) {
+                                          Shared<int64_t> sums) {
   int64_t pages = 0;
   BlockPrefixSum(sums, PagesOfShare(p, share), &pages);
   const int64_t even = (pages + p.blocks - 1) / p.blocks * 64;
