@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -40,10 +41,17 @@ std::string Contents(const std::string& path) {
   _exit(127);
 }
 
+// What the environment says, else `otherwise`: the same tests run on another device.
+std::string Given(const char* variable, const char* otherwise) {
+  const char* given = std::getenv(variable);
+  return given == nullptr ? otherwise : given;
+}
+
 }  // namespace
 
 ServerProcess::ServerProcess(const std::vector<std::string>& args, const std::string& program) {
-  std::vector<std::string> words = {program.empty() ? ATTND_SERVER_BINARY : program};
+  std::vector<std::string> words = {
+      program.empty() ? Given("ATTND_TEST_SERVER", ATTND_SERVER_BINARY) : program};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (std::string& word : words) {
@@ -138,7 +146,8 @@ ReadyServer::ReadyServer(const std::vector<std::string>& args, const std::string
     : ServerProcess(
           [&] {
             std::vector<std::string> all = {"--listen=127.0.0.1:0", "--http=127.0.0.1:0",
-                                            "--drain_seconds=0", "--device=cpu"};
+                                            "--drain_seconds=0",
+                                            "--device=" + Given("ATTND_TEST_DEVICE", "cpu")};
             all.insert(all.end(), args.begin(), args.end());
             return all;
           }(),

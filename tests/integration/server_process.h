@@ -47,7 +47,8 @@ class ServerProcess {
   std::optional<int> exit_;
 };
 
-// A server on the CPU and free ports of the loopback address, ready; `args` come last and so may
+// A server on the CPU (or on $ATTND_TEST_DEVICE of the program $ATTND_TEST_SERVER, where those are
+// set) and free ports of the loopback address, ready; `args` come last and so may
 // override. Aborts the test's process when it does not become ready.
 class ReadyServer : public ServerProcess {
  public:
