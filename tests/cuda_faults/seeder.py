@@ -115,6 +115,7 @@ def _short(lines):
         text = match[1]
     text = re.sub(r"^emulated device: block \d+, thread \d+: |^Expected equality of these values: ",
                   "", text)
+    text = re.sub(r"\S*/source/(\S*/)?", "", text)  # the copy's folders
     if text.startswith("relative error"):
         text = re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.3g}", text)
     return text if len(text) <= MESSAGE else text[:MESSAGE - 3] + "..."

@@ -80,6 +80,8 @@ def test_outcome_of_a_program():
     assert seeder.outcome(1, FAILED) == seeder.Outcome(
         "All/X.Second/bf16", "relative error 0.142, tolerance 0.005", 2)
     assert seeder.outcome(-6, ENDED) == seeder.Outcome("X.Second", "race: Load at x.cuh:89", 1)
+    place = "[ RUN      ] X.First\n../source/tests/x.cc:7: broken invariant: zero\n"
+    assert seeder.outcome(-6, place).message == "x.cc:7: broken invariant: zero"
     assert seeder.outcome(-11, "[ RUN      ] X.First\n").message == "ended by SIGSEGV"
 
 
