@@ -27,7 +27,8 @@ struct RecordedGraph : Graph {
 };
 
 // Four rows at a time against the columns of w, which vectorises along k only in w's conversion:
-// the sums of a row are in the order of k whatever the number of rows.
+// the sums of a row are in the order of k, from a k that depends on the number of rows: a library
+// has another kernel for another shape, and then a row has other bits.
 void MultiplyRows(const GemmParams& p, int64_t batch) {
   const int64_t size = DTypeSize(p.dtype);
   const auto* x = static_cast<const uint8_t*>(p.x) + batch * p.x_batch * size;
@@ -52,11 +53,13 @@ void MultiplyRows(const GemmParams& p, int64_t batch) {
     for (int64_t r = 0; r < p.used_rows; ++r) {
       float sums[kPanel] = {};
       const float* values = rows.data() + r * p.k;
-      for (int64_t k = 0; k < p.k; ++k) {
+      int64_t k = p.rows % p.k;
+      for (int64_t step = 0; step < p.k; ++step) {
         const float* weights = panel.data() + k * kPanel;
         for (int64_t i = 0; i < kPanel; ++i) {
           sums[i] += values[k] * weights[i];
         }
+        k = k + 1 < p.k ? k + 1 : 0;
       }
       std::copy_n(sums, width, y + r * p.y_row + n);
     }

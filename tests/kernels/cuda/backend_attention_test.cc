@@ -2,7 +2,9 @@
 // kernel, and rows that do not know of their batch.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/attention_case.h"
@@ -119,6 +121,31 @@ TEST(BackendAttentionTest, ABatchIsCutWherePartialsNeedMoreRoom) {
   const std::vector<float> got = c.Run(narrow);
   EXPECT_TRUE(Close(got, c.Want(), Tolerance(DType::kBF16)));
   EXPECT_TRUE(SameBits(got, c.Run(wide)));
+}
+
+// A layer of many rows has several calls, each with a batch of its own, and all are in one graph.
+TEST(BackendAttentionTest, CallsOfAGraphHaveTheirOwnBatches) {
+  LocalCase c({4, 2, 64}, DType::kBF16, {RowsOf(100, 101, 0, 0), RowsOf(300, 301, 0, 0)}, 13);
+  PromptBackend prompt(SmallOptions());
+  c.Store(prompt);
+  const std::vector<float> want = c.Run(prompt);
+  EXPECT_TRUE(Close(want, c.Want(), Tolerance(DType::kBF16)));
+  auto runtime = MakeEmulatedRuntime();
+  const EmulatedRuntime* device = runtime.get();
+  const auto backend = *MakeCudaBackend(std::move(runtime), SmallOptions());
+  ASSERT_TRUE(backend->Prepare(c.Limits(), &c.shape(), nullptr).ok());
+  std::vector<float> got(want.size());
+  for (int run = 0; run < 3; ++run) {
+    std::fill(got.begin(), got.end(), kNoNumber);
+    backend->BeginLayer(c.rows());
+    backend->LocalAttention(c.Params(got.data(), 0));
+    backend->LocalAttention(c.Params(got.data(), 1));
+    backend->EndLayer();
+    backend->Synchronize();
+    EXPECT_TRUE(SameBits(got, want)) << run;
+  }
+  EXPECT_EQ(device->counts().captures, 1);
+  EXPECT_EQ(device->counts().graph_runs, 2);
 }
 
 TEST(BackendAttentionTest, SplitsOfTheDevicesChoiceAreAsGood) {
