@@ -95,7 +95,11 @@ def check(kernels):
 
 
 def run(*command):
-    return subprocess.run(command, check=True, text=True, capture_output=True).stdout
+    done = subprocess.run(command, text=True, capture_output=True)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        sys.exit(f"check.py: {command[0]} ended with {done.returncode}: {last}")
+    return done.stdout
 
 
 def listed_sources(build):
