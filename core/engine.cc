@@ -204,6 +204,7 @@ void Engine::RunBatch(const std::vector<WorkItem*>& batch) {
       on_batch_(report);
     }
   } catch (const std::exception& error) {
+    backend_->Synchronize();  // what it was asked for may still write into the steps
     FailAll(batch, error);
   }
   running_rows_.store(0, std::memory_order_relaxed);

@@ -112,9 +112,9 @@ double ChunkFlop(const LayerPlan& plan, LayerKind kind, int64_t position, int64_
 }
 
 bool PreferAbsorbed(const kernels::GlobalShape& shape, int64_t rows, int64_t keys) {
-  // Measured at 128/8 heads, 4096 keys, 8 to 16 rows, one thread: absorbed runs at 82 to 87 % of
-  // the peak, expanded at 70 to 72 %. So the forms change at 13 rows, not at 11.
-  constexpr double kExpandedCost = 1.18;
+  // Measured at 128/8 heads, 4096 keys, one thread: at 12 rows absorbed takes 136.9 ms and expanded
+  // 132.0 with avx2, 131.5 and 134.7 with avx3; by FLOP alone they would change at 11 rows.
+  constexpr double kExpandedCost = 1.08;
   const double pairs = D(rows) * D(keys);
   return AbsorbedFlop(shape, rows, pairs) <= kExpandedCost * ExpandedFlop(shape, keys, pairs);
 }

@@ -34,8 +34,8 @@ absl::Status OpenCuda(const Config& config, int index, OpenedDevice* device) {
 std::vector<DeviceKind> BuiltInDevices() {
   std::vector<DeviceKind> kinds;
 #ifdef ATTND_CUDA
-  // A chunk of 2 TFLOP takes a large card about 5 ms, as 5 GFLOP take a CPU some 50. Nothing else
-  // uses the card's memory: what the cache leaves is for batches.
+  // By its data sheet a large card takes about 5 ms for a chunk of 2 TFLOP, as a CPU some 50 for 5
+  // GFLOP. Nothing else uses the card's memory: what the cache leaves is for batches.
   kinds.push_back({&kernels::CudaSupport(), "cuda", true, "bf16", 2000, 0.75, OpenCuda});
 #endif
   kinds.push_back(CpuDevice());

@@ -97,13 +97,10 @@ std::vector<Flag> ModelFlags(Config& c) {
        "auto"},
       {"Device", "isa", kText, &c.isa,
        "Instruction set of the CPU's kernels. best takes the widest that the machine has; a name "
-       "(avx3, "
-       "avx2, sse4, neon, scalar) forces one, for comparisons."},
+       "(avx3, avx2, sse4, neon, scalar) forces one, for comparisons."},
       {"Device", "deterministic", kBool, &c.deterministic,
-       "A row's bits depend on that row and its history alone, never on the batch. Off, a CUDA "
-       "card "
-       "may choose products and splits by the batch, which is a little faster; the CPU is always "
-       "deterministic."},
+       "A row's bits never depend on the batch. Off, a CUDA card may choose products and splits by "
+       "the batch; the CPU never does, but for --mla_shadow_bytes."},
   };
 }
 
@@ -130,10 +127,8 @@ std::vector<Flag> CacheFlags(Config& c) {
        &c.cache_dtype,
        "Element type of the cache: f32, bf16, f16, int8 (CPU) or fp8_e4m3 (CUDA). The default on "
        "the CPU is f32, which adds no rounding, on CUDA bf16; two bytes hold twice the tokens. "
-       "int8 "
-       "has a scale to each row of a head and fp8_e4m3 to each latent; both keep the rotary part "
-       "in "
-       "bf16.",
+       "int8 has a scale to each row of a head and fp8_e4m3 to each latent; both keep the rotary "
+       "part in bf16.",
        0,
        0,
        {},
@@ -191,9 +186,9 @@ std::vector<Flag> LimitFlags(Config& c) {
        kReal,
        &c.prefill_chunk_gflop,
        "Likewise in 10^9 floating-point operations by the planner's estimate: late rows of a long "
-       "history cost more than early ones. The default is 5 on the CPU and 2000 on CUDA, some "
-       "milliseconds. The cost of 48 first rows is always allowed, for a large layer's weights are "
-       "streamed for each chunk.",
+       "history cost more than early ones. The default is 5 on the CPU and 2000 on CUDA. The cost "
+       "of 48 first rows is always allowed, for a large layer's weights are streamed for each "
+       "chunk.",
        0.001,
        1e9,
        {},

@@ -52,15 +52,12 @@ struct HeadRows {
   int64_t stride = 0;
 };
 
-// Grouped-query attention: local layers, and global ones over expanded keys. The rows of a tile are
-// pairs (row of the sequence, query head of one KV head): index row * group + g. Elements of the
-// cache and of the tensor cores are E (bf16 or f16); the key is [content | rope], where the rope
+// Scores are exponents of 2: what multiplies q . k is scale * log2(e).
+constexpr float ScaleLog2(double scale) { return static_cast<float>(scale * 1.4426950408889634); }
+
+// What attention over the keys and values of KV heads works on. A key is [content | rope]; the rope
 // part is empty on local layers.
-struct GqaParams {
-  BatchView batch;
-  Schedule schedule;
-  HeadRows keys;
-  HeadRows values;
+struct HeadOperands {
   const float* query = nullptr;       // [rows][heads_kv * group][content_width]
   const float* rope_query = nullptr;  // [rows][heads_kv * group][rope_width]; null when it is 0
   float* output = nullptr;            // [rows][heads_kv * group][value_width]
@@ -77,7 +74,17 @@ struct GqaParams {
   int32_t content_width = 0;
   int32_t rope_width = 0;
   int32_t value_width = 0;
-  float scale_log2 = 0;  // scale * log2(e): scores are exponents of 2
+  float scale_log2 = 0;
+};
+
+// Grouped-query attention: local layers, and global ones over expanded keys. The rows of a tile are
+// pairs (row of the sequence, query head of one KV head): index row * group + g. Elements of the
+// cache and of the tensor cores are E (bf16 or f16).
+struct GqaParams : HeadOperands {
+  BatchView batch = {};
+  Schedule schedule = {};
+  HeadRows keys = {};
+  HeadRows values = {};
 };
 
 // Absorbed multi-head latent attention: query heads of all KV heads against the same latents, each

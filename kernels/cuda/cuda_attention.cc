@@ -12,7 +12,6 @@
 namespace attnd::kernels::cuda {
 namespace {
 
-constexpr double kLog2E = 1.4426950408889634;
 // Work items of a launch that has splits: 27 for each multiprocessor of a B200 with 148.
 constexpr int64_t kMaxWork = 65536;
 constexpr int64_t kTileRows = 64;  // of the largest tile of GQA, and its decode variant's
@@ -24,37 +23,38 @@ int64_t PartialBytes(int64_t tile_rows, int64_t width) {
   return tile_rows * (width + 2) * static_cast<int64_t>(sizeof(float));
 }
 
-float Log2Scale(float scale) { return static_cast<float>(scale * kLog2E); }
-
-HeadRows Heads(const PageRows& rows) {
-  return {rows.offset, kPageTokens * rows.stride, rows.stride};
+HeadOperands LocalOperands(const LocalShape& shape) {
+  HeadOperands operands;
+  operands.heads_kv = static_cast<int32_t>(shape.heads_kv);
+  operands.group = static_cast<int32_t>(shape.group());
+  operands.content_width = static_cast<int32_t>(shape.d_head);
+  operands.value_width = operands.content_width;
+  operands.scale_log2 = 1;
+  return operands;
 }
 
-GqaParams LocalParams(const LocalShape& shape, DType dtype) {
-  GqaParams params;
-  params.keys = Heads(KeyRows(shape, dtype, 0));
-  params.values = Heads(ValueRows(shape, dtype, 0));
-  params.heads_kv = static_cast<int32_t>(shape.heads_kv);
-  params.group = static_cast<int32_t>(shape.group());
-  params.content_width = static_cast<int32_t>(shape.d_head);
-  params.value_width = params.content_width;
-  params.scale_log2 = 1;
+HeadOperands LocalOperands(const LocalOperation& op) {
+  HeadOperands operands = LocalOperands(op.shape);
+  operands.query = op.query;
+  operands.output = op.output;
+  operands.scale_log2 = ScaleLog2(op.scale);
+  return operands;
+}
+
+// Without a batch.
+GqaParams LocalParams(const HeadOperands& operands, const LocalShape& shape, DType dtype) {
+  GqaParams params{operands};
+  params.keys = HeadsOf(PlaceOf(KeyRows(shape, dtype, 0), shape));
+  params.values = HeadsOf(PlaceOf(ValueRows(shape, dtype, 0), shape));
   return params;
 }
 
 PlainParams PlainLocalParams(const LocalOperation& op) {
-  PlainParams params;
+  PlainParams params{LocalOperands(op)};
   params.batch = op.batch.view;
   params.rows = op.batch.rows;
   params.content = PlaceOf(KeyRows(op.shape, op.dtype, 0), op.shape);
   params.value = PlaceOf(ValueRows(op.shape, op.dtype, 0), op.shape);
-  params.query = op.query;
-  params.output = op.output;
-  params.heads_kv = static_cast<int32_t>(op.shape.heads_kv);
-  params.group = static_cast<int32_t>(op.shape.group());
-  params.content_width = static_cast<int32_t>(op.shape.d_head);
-  params.value_width = params.content_width;
-  params.scale_log2 = Log2Scale(op.scale);
   return params;
 }
 
@@ -90,7 +90,7 @@ PlainParams PlainLatentParams(const LatentOperation& op) {
   params.content_width = static_cast<int32_t>(op.shape.d_latent);
   params.rope_width = static_cast<int32_t>(op.shape.d_rope);
   params.value_width = params.content_width;
-  params.scale_log2 = Log2Scale(op.scale);
+  params.scale_log2 = ScaleLog2(op.scale);
   return params;
 }
 
@@ -148,7 +148,7 @@ LatentPlan CudaAttention::PlanOf(const LatentParams& params, DType dtype) const 
 }
 
 Classify CudaAttention::ClassifyLocal(const LocalShape& shape, DType dtype) const {
-  const GqaParams params = LocalParams(shape, dtype);
+  const GqaParams params = LocalParams(LocalOperands(shape), shape, dtype);
   if (!UsesTensorCores(params, KeyRows(shape, dtype, 0).dtype)) {
     return [](int64_t, int64_t, int64_t) { return 0; };
   }
@@ -257,15 +257,12 @@ void CudaAttention::LaunchWhole(GqaParams params, const PlainParams& plain, DTyp
 
 void CudaAttention::Launch(const LocalOperation& op) {
   const DType element = KeyRows(op.shape, op.dtype, 0).dtype;
-  GqaParams params = LocalParams(op.shape, op.dtype);
+  GqaParams params = LocalParams(LocalOperands(op), op.shape, op.dtype);
   if (!UsesTensorCores(params, element)) {
     LaunchPlain(PlainLocalParams(op));
     return;
   }
   params.batch = op.batch.view;
-  params.query = op.query;
-  params.output = op.output;
-  params.scale_log2 = Log2Scale(op.scale);
   ForShares(op.batch, [&](const Share& share) {
     const bool decode = share.split.decode;
     LaunchGqaShare(params, decode ? GqaVariant::kDecode : GqaVariant::kPrefill, element, share);
@@ -282,7 +279,7 @@ void CudaAttention::Launch(const LatentOperation& op) {
   params.query = op.query;
   params.rope_query = op.rope_query;
   params.output = op.output;
-  params.scale_log2 = Log2Scale(op.scale);
+  params.scale_log2 = ScaleLog2(op.scale);
   const Form form = FormOf(params, plan);
   ForShares(op.batch, [&](const Share& share) {
     LaunchShare(op.batch.view, share, form, [&](const BatchView& part, const Schedule& schedule) {

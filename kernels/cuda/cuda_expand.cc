@@ -11,7 +11,6 @@ namespace attnd::kernels::cuda {
 namespace {
 
 constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-constexpr double kLog2E = 1.4426950408889634;
 
 // Of expanded keys and values: as rope keys are cached.
 DType ElementOf(const GlobalShape& shape, DType cache) { return RopeRows(shape, cache).dtype; }
@@ -33,8 +32,6 @@ RowPlace ValuePlace(const GlobalShape& shape, DType element) {
   return {element, shape.heads_kv * KeyPlace(shape, element).head_step, kPageTokens * stride,
           stride, 0};
 }
-
-HeadRows Heads(const RowPlace& place) { return {place.offset, place.head_step, place.stride}; }
 
 }  // namespace
 
@@ -166,8 +163,8 @@ void CudaExpansion::Attend(const ExpandedAttentionParams& params, const BatchVie
   gqa.batch.sequences = view_.as<SequenceView>();
   gqa.batch.pages = table_.as<int64_t>();
   gqa.batch.num_sequences = 1;
-  gqa.keys = Heads(KeyPlace(s, element));
-  gqa.values = Heads(ValuePlace(s, element));
+  gqa.keys = HeadsOf(KeyPlace(s, element));
+  gqa.values = HeadsOf(ValuePlace(s, element));
   gqa.query = params.query;
   gqa.rope_query = params.rope_query;
   gqa.output = params.output;
@@ -181,29 +178,15 @@ void CudaExpansion::Attend(const ExpandedAttentionParams& params, const BatchVie
   gqa.content_width = static_cast<int32_t>(s.d_head);
   gqa.rope_width = static_cast<int32_t>(s.d_rope);
   gqa.value_width = gqa.content_width;
-  gqa.scale_log2 = static_cast<float>(params.batch.scale * kLog2E);
+  gqa.scale_log2 = ScaleLog2(params.batch.scale);
 
-  PlainParams plain;
+  PlainParams plain{static_cast<const HeadOperands&>(gqa)};
   plain.batch = gqa.batch;
   plain.rows = view.row_begin + view.rows;
   plain.content = KeyPlace(s, element);
   plain.rope = plain.content;
   plain.rope.offset += s.d_head * DTypeSize(element);
   plain.value = ValuePlace(s, element);
-  plain.query = gqa.query;
-  plain.rope_query = gqa.rope_query;
-  plain.output = gqa.output;
-  plain.carry = gqa.carry;
-  plain.carry_begin = gqa.carry_begin;
-  plain.carry_end = gqa.carry_end;
-  plain.carry_first = gqa.carry_first;
-  plain.carry_last = gqa.carry_last;
-  plain.heads_kv = gqa.heads_kv;
-  plain.group = gqa.group;
-  plain.content_width = gqa.content_width;
-  plain.rope_width = gqa.rope_width;
-  plain.value_width = gqa.value_width;
-  plain.scale_log2 = gqa.scale_log2;
   attention_->LaunchWhole(gqa, plain, element, run.rows);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cache_layout.h"
+#include "kernels/cuda/attention_params.h"
 #include "kernels/cuda/elementwise/row_place.h"
 
 namespace attnd::kernels::cuda {
@@ -13,6 +14,10 @@ inline RowPlace PlaceOf(const PageRows& rows, int64_t head_step) {
 // Rows of the KV heads of a local layer lie page by page: 64 of a head, then the next head's.
 inline RowPlace PlaceOf(const PageRows& rows, const LocalShape& /*shape*/) {
   return PlaceOf(rows, kPageTokens * rows.stride);
+}
+
+inline HeadRows HeadsOf(const RowPlace& place) {
+  return {place.offset, place.head_step, place.stride};
 }
 
 // The latents, the same for every KV head.

@@ -13,8 +13,6 @@ namespace {
 
 using namespace kernels::cuda;
 
-float ScaleLog2(double scale) { return static_cast<float>(scale * std::log2(std::exp(1.0))); }
-
 // A sequence in the device's memory as a batch, and the memory of its schedule.
 class OneSequence {
  public:
@@ -74,39 +72,35 @@ class OneSequence {
   int64_t keys_;
 };
 
+HeadOperands OperandsOf(const HeadAttention& a) {
+  HeadOperands operands;
+  operands.query = a.query;
+  operands.rope_query = a.rope_query;
+  operands.output = a.output;
+  operands.heads_kv = static_cast<int32_t>(a.heads_kv);
+  operands.group = static_cast<int32_t>(a.group);
+  operands.content_width = static_cast<int32_t>(a.content_width);
+  operands.rope_width = static_cast<int32_t>(a.rope_width);
+  operands.value_width = static_cast<int32_t>(a.value_width);
+  operands.scale_log2 = ScaleLog2(a.scale);
+  return operands;
+}
+
 PlainParams PlainOf(const OneSequence& one, const HeadAttention& a) {
-  PlainParams params;
+  PlainParams params{OperandsOf(a)};
   params.batch = one.batch();
   params.rows = static_cast<int32_t>(one.rows());
   params.content = a.content;
   params.rope = a.rope;
   params.value = a.value;
-  params.query = a.query;
-  params.rope_query = a.rope_query;
-  params.output = a.output;
-  params.heads_kv = static_cast<int32_t>(a.heads_kv);
-  params.group = static_cast<int32_t>(a.group);
-  params.content_width = static_cast<int32_t>(a.content_width);
-  params.rope_width = static_cast<int32_t>(a.rope_width);
-  params.value_width = static_cast<int32_t>(a.value_width);
-  params.scale_log2 = ScaleLog2(a.scale);
   return params;
 }
 
 GqaParams GqaOf(const OneSequence& one, const HeadAttention& a) {
-  GqaParams params;
+  GqaParams params{OperandsOf(a)};
   params.batch = one.batch();
   params.keys = {a.content.offset, a.content.head_step, a.content.stride};
   params.values = {a.value.offset, a.value.head_step, a.value.stride};
-  params.query = a.query;
-  params.rope_query = a.rope_query;
-  params.output = a.output;
-  params.heads_kv = static_cast<int32_t>(a.heads_kv);
-  params.group = static_cast<int32_t>(a.group);
-  params.content_width = static_cast<int32_t>(a.content_width);
-  params.rope_width = static_cast<int32_t>(a.rope_width);
-  params.value_width = static_cast<int32_t>(a.value_width);
-  params.scale_log2 = ScaleLog2(a.scale);
   return params;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/check.h"
 #include "kernels/convert.h"
@@ -20,10 +19,10 @@ std::vector<double> Doubles(const std::vector<float>& values) {
 
 GqaCase::GqaCase(const GqaShape& shape, DType dtype, std::vector<Intervals> sequences,
                  uint64_t seed)
-    : AttentionCase(dtype, std::move(sequences), seed),
-      scale(1 / std::sqrt(static_cast<double>(shape.key()))),
-      shape_(shape),
-      page_bytes_(int64_t{64} * shape.heads_kv * (shape.key() + shape.value) * 2) {
+    : CudaCase(dtype, std::move(sequences), seed,
+               int64_t{64} * shape.heads_kv * (shape.key() + shape.value) * 2),
+      shape_(shape) {
+  scale = 1 / std::sqrt(static_cast<double>(shape.key()));
   query_ = random_.Floats(rows() * shape.heads() * shape.content);
   rope_query_ = random_.Floats(rows() * shape.heads() * shape.rope);
   for (size_t s = 0; s < intervals_.size(); ++s) {
@@ -63,32 +62,14 @@ void GqaCase::Store() {
                          values + (h * 64 + slot) * value_bytes);
     }
   });
-  for (const std::vector<int64_t>& pages : pages_) {
-    table_.insert(table_.end(), pages.begin(), pages.end());
-  }
-}
-
-void GqaCase::MovePool(uint8_t* pool, const std::vector<int64_t>& bytes) {
-  moved_ = pool;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    std::memcpy(pool + bytes[i], pool_.data() + static_cast<int64_t>(i) * page_bytes_,
-                Size(page_bytes_));
-  }
-  for (int64_t& page : table_) {
-    if (page < static_cast<int64_t>(pool_.size())) {
-      page = bytes[Size(page / page_bytes_)];
-    }
-  }
+  MakeTable();
 }
 
 GqaParams GqaCase::Params(float* output) const {
   const int64_t key_bytes = int64_t{2} * shape_.key();
   const int64_t value_bytes = int64_t{2} * shape_.value;
   GqaParams params;
-  params.batch.pool = moved_ != nullptr ? moved_ : pool_.data();
-  params.batch.pages = table_.data();
-  params.batch.lo = lo_.data();
-  params.batch.hi = hi_.data();
+  params.batch = Rows();
   params.keys = {0, 64 * key_bytes, key_bytes};
   params.values = {64 * shape_.heads_kv * key_bytes, 64 * value_bytes, value_bytes};
   params.query = query_.data();
@@ -99,28 +80,8 @@ GqaParams GqaCase::Params(float* output) const {
   params.content_width = shape_.content;
   params.rope_width = shape_.rope;
   params.value_width = shape_.value;
-  params.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
+  params.scale_log2 = ScaleLog2(scale);
   return params;
-}
-
-std::vector<SequenceView> GqaCase::Views(const GqaRun& run) const {
-  std::vector<SequenceView> views;
-  int64_t table = 0;
-  for (size_t s = 0; s < sequences_.size(); ++s) {
-    SequenceView view;
-    view.page_table = table;
-    view.first_page = sequences_[s].first_page;
-    view.key_begin = first_[s];
-    view.key_end = end_[s];
-    view.row_begin = static_cast<int32_t>(sequences_[s].row_begin);
-    view.rows = static_cast<int32_t>(sequences_[s].rows);
-    table += static_cast<int64_t>(pages_[s].size());
-    if (run.only.empty() ||
-        std::count(run.only.begin(), run.only.end(), static_cast<int32_t>(s)) > 0) {
-      views.push_back(view);
-    }
-  }
-  return views;
 }
 
 std::vector<float> GqaCase::Run(Stream& stream, const GqaRun& run) const {
@@ -130,7 +91,7 @@ std::vector<float> GqaCase::Run(Stream& stream, const GqaRun& run) const {
   Check(GqaSupports(params, dtype_), "the shape of the case is supported");
   params.carry = run.carry.empty() ? nullptr : carry.data();
   for (const GqaVariant variant : {GqaVariant::kDecode, GqaVariant::kPrefill}) {
-    std::vector<SequenceView> views = Views(run);
+    std::vector<SequenceView> views = Views(run.only);
     std::erase_if(views, [&](const SequenceView& view) {
       const GqaVariant own =
           run.variant != nullptr ? *run.variant : ChooseGqaVariant(params, view.rows);
@@ -146,23 +107,11 @@ std::vector<float> GqaCase::Run(Stream& stream, const GqaRun& run) const {
 void GqaCase::RunVariant(Stream& stream, const GqaRun& run, GqaVariant variant, GqaParams params,
                          const std::vector<SequenceView>& views) const {
   const TileShape tiles = GqaTiles(params, variant);
-  std::vector<int64_t> work_begin(views.size() + 1, -1);
-  int32_t split_keys = -1;
-  std::vector<int32_t> arrivals(Size(run.max_work), 0);
-  std::vector<float> partial(Size(int64_t{run.max_work} * tiles.unit_rows * (shape_.value + 2)),
-                             kNoNumber);
-  ScheduleParams schedule;
-  schedule.sequences = views.data();
-  schedule.schedule = {work_begin.data(), &split_keys, arrivals.data(), partial.data(),
-                       run.max_work};
-  schedule.tiles = tiles;
-  schedule.num_sequences = static_cast<int32_t>(views.size());
-  schedule.split_keys = run.split_keys;
-  schedule.blocks = run.grid;
-  LaunchSchedule(stream, schedule);
+  Splits splits(stream, views, tiles, int64_t{tiles.unit_rows} * (shape_.value + 2),
+                {run.split_keys, run.max_work, run.grid});
   params.batch.sequences = views.data();
-  params.batch.num_sequences = schedule.num_sequences;
-  params.schedule = schedule.schedule;
+  params.batch.num_sequences = static_cast<int32_t>(views.size());
+  params.schedule = splits.schedule();
   if (run.carry.empty()) {
     LaunchGqa(stream, variant, dtype_, params, run.grid);
   }
@@ -175,8 +124,7 @@ void GqaCase::RunVariant(Stream& stream, const GqaRun& run, GqaVariant variant, 
     LaunchGqa(stream, variant, dtype_, params, run.grid);
     begin = run.carry[i];
   }
-  Check(std::count(arrivals.begin(), arrivals.end(), 0) == run.max_work,
-        "a launch leaves the counters at zero");
+  Check(splits.AllArrived(), "a launch leaves the counters at zero");
 }
 
 std::vector<double> GqaCase::Want() const {
@@ -207,13 +155,6 @@ std::vector<double> GqaCase::Want() const {
     }
   }
   return want;
-}
-
-std::vector<float> GqaCase::Slice(const std::vector<float>& output, int64_t sequence) const {
-  const AttentionSequence& rows = sequences_[Size(sequence)];
-  const int64_t width = int64_t{shape_.heads()} * shape_.value;
-  return {output.begin() + rows.row_begin * width,
-          output.begin() + (rows.row_begin + rows.rows) * width};
 }
 
 }  // namespace attnd::kernels::cuda

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numeric>
 
 #include "kernels/cache_layout.h"
 #include "kernels/check.h"
@@ -13,6 +11,10 @@ namespace {
 
 size_t Size(int64_t n) { return static_cast<size_t>(n); }
 
+GlobalShape GlobalOf(const LatentShape& shape) {
+  return {shape.heads(), shape.heads_kv, 128, shape.rope, shape.latent};
+}
+
 }  // namespace
 
 int64_t SharedLimit(int architecture) {
@@ -21,11 +23,10 @@ int64_t SharedLimit(int architecture) {
 
 LatentCase::LatentCase(const LatentShape& shape, DType dtype, std::vector<Intervals> sequences,
                        uint64_t seed)
-    : AttentionCase(dtype, std::move(sequences), seed),
-      scale(1 / std::sqrt(128.0 + shape.rope)),
+    : CudaCase(dtype, std::move(sequences), seed, PageBytes(GlobalOf(shape), dtype)),
       shape_(shape),
-      global_{shape.heads(), shape.heads_kv, 128, shape.rope, shape.latent},
-      page_bytes_(PageBytes(global_, dtype)) {
+      global_(GlobalOf(shape)) {
+  scale = 1 / std::sqrt(128.0 + shape.rope);
   query_ = random_.Floats(rows() * shape.heads() * shape.latent);
   rope_query_ = random_.Floats(rows() * shape.heads() * shape.rope);
   for (size_t s = 0; s < intervals_.size(); ++s) {
@@ -60,32 +61,14 @@ void LatentCase::Store() {
     stored_.push_back(RoundedRows(dtype_, latent_[s], shape_.latent));
     rope_key_[s] = Rounded(rope.dtype, rope_key_[s]);
   }
-  for (const std::vector<int64_t>& pages : pages_) {
-    table_.insert(table_.end(), pages.begin(), pages.end());
-  }
-}
-
-void LatentCase::MovePool(uint8_t* pool, const std::vector<int64_t>& bytes) {
-  moved_ = pool;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    std::memcpy(pool + bytes[i], pool_.data() + static_cast<int64_t>(i) * page_bytes_,
-                Size(page_bytes_));
-  }
-  for (int64_t& page : table_) {
-    if (page < static_cast<int64_t>(pool_.size())) {
-      page = bytes[Size(page / page_bytes_)];
-    }
-  }
+  MakeTable();
 }
 
 LatentParams LatentCase::Params(float* output) const {
   const PageRows latents = LatentRows(global_, dtype_);
   const PageRows rope = RopeRows(global_, dtype_);
   LatentParams params;
-  params.batch.pool = moved_ != nullptr ? moved_ : pool_.data();
-  params.batch.pages = table_.data();
-  params.batch.lo = lo_.data();
-  params.batch.hi = hi_.data();
+  params.batch = Rows();
   params.latent_offset = latents.offset;
   params.latent_stride = latents.stride;
   params.scales = latents.scales;
@@ -98,32 +81,8 @@ LatentParams LatentCase::Params(float* output) const {
   params.group = shape_.group;
   params.d_latent = shape_.latent;
   params.d_rope = shape_.rope;
-  params.scale_log2 = static_cast<float>(scale * 1.4426950408889634);
+  params.scale_log2 = ScaleLog2(scale);
   return params;
-}
-
-std::vector<SequenceView> LatentCase::Views(const LatentRun& run) const {
-  std::vector<SequenceView> all;
-  int64_t table = 0;
-  for (size_t s = 0; s < sequences_.size(); ++s) {
-    SequenceView view;
-    view.page_table = table;
-    view.first_page = sequences_[s].first_page;
-    view.key_begin = first_[s];
-    view.key_end = end_[s];
-    view.row_begin = static_cast<int32_t>(sequences_[s].row_begin);
-    view.rows = static_cast<int32_t>(sequences_[s].rows);
-    table += static_cast<int64_t>(pages_[s].size());
-    all.push_back(view);
-  }
-  if (run.only.empty()) {
-    return all;
-  }
-  std::vector<SequenceView> views;
-  for (const int32_t s : run.only) {
-    views.push_back(all[Size(s)]);
-  }
-  return views;
 }
 
 std::vector<float> LatentCase::Run(Stream& stream, const LatentRun& run) const {
@@ -132,29 +91,16 @@ std::vector<float> LatentCase::Run(Stream& stream, const LatentRun& run) const {
   stream.set_architecture(run.architecture);
   const LatentPlan plan = PlanLatent(dtype_, params, SharedLimit(run.architecture));
   Check(plan.ok(), "the shape of the case has a kernel");
-  const std::vector<SequenceView> views = Views(run);
-  std::vector<int64_t> work_begin(views.size() + 1, -1);
-  int32_t split_keys = -1;
-  std::vector<int32_t> arrivals(Size(run.max_work), 0);
-  std::vector<float> partial(Size(int64_t{run.max_work} * plan.tile_rows() * (shape_.latent + 2)),
-                             kNoNumber);
-  ScheduleParams schedule;
-  schedule.sequences = views.data();
-  schedule.schedule = {work_begin.data(), &split_keys, arrivals.data(), partial.data(),
-                       run.max_work};
-  schedule.tiles = LatentTiles(plan, params);
-  schedule.num_sequences = static_cast<int32_t>(views.size());
-  schedule.split_keys = run.split_keys;
-  schedule.blocks = run.blocks;
-  LaunchSchedule(stream, schedule);
-  Check(work_begin.back() <= run.max_work || split_keys == kOneSplit,
+  const std::vector<SequenceView> views = Views(run.only);
+  Splits splits(stream, views, LatentTiles(plan, params), plan.tile_rows() * (shape_.latent + 2),
+                {run.split_keys, run.max_work, run.blocks});
+  Check(splits.work() <= run.max_work || splits.split_keys() == kOneSplit,
         "a case has as many partials as it needs");
   params.batch.sequences = views.data();
-  params.batch.num_sequences = schedule.num_sequences;
-  params.schedule = schedule.schedule;
+  params.batch.num_sequences = static_cast<int32_t>(views.size());
+  params.schedule = splits.schedule();
   LaunchLatent(stream, dtype_, plan, params, run.blocks);
-  Check(std::count(arrivals.begin(), arrivals.end(), 0) == run.max_work,
-        "a launch leaves the counters at zero");
+  Check(splits.AllArrived(), "a launch leaves the counters at zero");
   return output;
 }
 
@@ -195,13 +141,6 @@ std::vector<double> LatentCase::Want(bool stored) const {
     }
   }
   return want;
-}
-
-std::vector<float> LatentCase::Slice(const std::vector<float>& output, int64_t sequence) const {
-  const AttentionSequence& rows = sequences_[Size(sequence)];
-  const int64_t width = int64_t{shape_.heads()} * shape_.latent;
-  return {output.begin() + rows.row_begin * width,
-          output.begin() + (rows.row_begin + rows.rows) * width};
 }
 
 }  // namespace attnd::kernels::cuda

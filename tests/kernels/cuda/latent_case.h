@@ -6,10 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/cuda/device.cuh"
 #include "kernels/cuda/latent/latent.h"
-#include "kernels/cuda/schedule.h"
-#include "tests/kernels/attention_case.h"
+#include "tests/kernels/cuda/cuda_case.h"
 
 namespace attnd::kernels::cuda {
 
@@ -30,22 +28,18 @@ struct LatentRun {
   int architecture = 90;
 };
 
-class LatentCase : public AttentionCase {
+class LatentCase : public CudaCase {
  public:
   LatentCase(const LatentShape& shape, DType dtype, std::vector<Intervals> sequences,
              uint64_t seed);
 
   // The data, to be bent by a test before Store(). Latents of token t of sequence s, and the rope
   // keys of all KV heads.
-  std::vector<float>& query() { return query_; }
-  std::vector<float>& rope_query() { return rope_query_; }
   float* Latent(int64_t sequence, int64_t token);
   float* RopeKey(int64_t sequence, int64_t token);
   // Rounds queries to the tensor cores' element and the cached rows to what is cached; writes these
   // into the pool.
   void Store();
-  // Moves the pages elsewhere: page i of the pool to `bytes[i]` of `pool`.
-  void MovePool(uint8_t* pool, const std::vector<int64_t>& bytes);
 
   // [rows][heads][latent]; what the launch did not write is NaN.
   std::vector<float> Run(Stream& stream, const LatentRun& run = {}) const;
@@ -53,24 +47,16 @@ class LatentCase : public AttentionCase {
   // By the latents as they are stored, or as they were before.
   std::vector<double> Want(bool stored = true) const;
   // The output rows of a sequence.
-  std::vector<float> Slice(const std::vector<float>& output, int64_t sequence) const;
-  int64_t pool_pages() const { return static_cast<int64_t>(pool_.size()) / page_bytes_; }
-  int64_t page_bytes() const { return page_bytes_; }
+  std::vector<float> Slice(const std::vector<float>& output, int64_t sequence) const {
+    return RowsOfSequence(output, sequence, int64_t{shape_.heads()} * shape_.latent);
+  }
   DType element() const { return dtype_ == DType::kF16 ? DType::kF16 : DType::kBF16; }
 
-  double scale = 0;
-
  private:
-  std::vector<SequenceView> Views(const LatentRun& run) const;
-
   LatentShape shape_;
   GlobalShape global_;
-  int64_t page_bytes_ = 0;
-  const uint8_t* moved_ = nullptr;
-  std::vector<float> query_, rope_query_;
   std::vector<std::vector<float>> latent_, rope_key_;  // [sequence][token - first][width]
   std::vector<std::vector<float>> stored_;             // latents
-  std::vector<int64_t> table_;                         // page tables of all sequences
 };
 
 // What a block of this architecture may have.
