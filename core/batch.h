@@ -9,7 +9,7 @@ namespace attnd {
 
 // One session's part of a step whose turn within its session has come.
 struct ReadyItem {
-  int64_t layer = 0;   // kAllLayers: a rewind, which runs alone
+  int64_t layer = 0;   // kAllLayers: an operation, which runs alone
   uint64_t turn = 0;   // fair order over connections: lower goes first
   uint64_t order = 0;  // of acceptance, breaks ties
   int64_t rows = 0;    // of its next chunk

@@ -24,36 +24,20 @@ absl::Status Mismatch(const LayerCache& cache, const SequenceStep& part, const c
                                                   ", the layer's length" + why);
 }
 
-// Replaces the last page, of which the original keeps rows that the step would overwrite.
+// Whether the last page, in whose slot the step would write its first row, must be left alone: the
+// original keeps rows there, or a fork or an export holds the page too.
+bool MustCopy(const PageList& pages, int64_t slot, bool cut, const Account* account,
+              const PagePool& pool) {
+  return slot != 0 && (cut || pool.HeldByOthers(pages[pages.size() - 1], account));
+}
+
+// Replaces the last page by a copy.
 void CopyLastPage(PageList* pages, PageList* spare, int64_t page_bytes, uint8_t* pool,
                   kernels::Backend* backend) {
   const int64_t from = (*pages)[pages->size() - 1];
   backend->Copy(pool + (*spare)[0], pool + from, page_bytes);
   pages->Truncate(pages->size() - 1);
   pages->Append(spare, 1);
-}
-
-// The first token that a finished step leaves behind the window.
-int64_t KeptFrom(const LayerRules& rules, const StepShape& step) {
-  if (rules.kind == LayerKind::kGlobal || step.end() < rules.prefix) {
-    return 0;
-  }
-  return std::max<int64_t>(0, step.end() - rules.window - rules.max_rewind);
-}
-
-// Before the step's chunks let go of early pages: the keys that its own first rows see, so that
-// it can be repeated. Steps of up to max_rewind rows find them in the window's slack for free.
-void KeepTail(const StepPlan& plan, Draft* draft) {
-  LayerCache& cache = draft->cache;
-  cache.tail.Truncate(0);
-  const int64_t begin = plan.repeat_from / kPageTokens;
-  const int64_t end = std::min(CeilDiv(draft->step.position, kPageTokens),
-                               KeptFrom(draft->rules, draft->step) / kPageTokens);
-  if (draft->rules.kind == LayerKind::kLocal && begin < end) {
-    Check(cache.first_page <= begin, "a layer holds the keys that its next row sees");
-    cache.tail = cache.main.Slice(begin - cache.first_page, end - cache.first_page);
-    cache.tail_page = begin;
-  }
 }
 
 }  // namespace
@@ -105,8 +89,11 @@ absl::StatusOr<Draft> BeginDraft(LayerCache cache, const LayerRules& rules, cons
     Cut(&cache, rules, step.position);
   }
   Draft draft{std::move(cache), rules, step, {}, {}, {}};
-  const bool copy_main = cut && step.position % kPageTokens != 0;
-  const bool copy_held = cut && step.end() < rules.prefix && step.position % kHeldPageRows != 0;
+  const bool copy_main =
+      MustCopy(draft.cache.main, step.position % kPageTokens, cut, account, *pool);
+  const bool copy_held =
+      step.end() < rules.prefix &&
+      MustCopy(draft.cache.held, step.position % kHeldPageRows, cut, account, *pool);
   PerKind counts{};
   counts[Index(MainKind(rules))] = plan.main_pages + (copy_main ? 1 : 0);
   counts[Index(PageKind::kHeld)] = plan.held_pages + (copy_held ? 1 : 0);
@@ -124,7 +111,9 @@ absl::StatusOr<Draft> BeginDraft(LayerCache cache, const LayerRules& rules, cons
     CopyLastPage(&draft.cache.held, &draft.spare_held, pool->page_bytes(PageKind::kHeld),
                  pool->data(), backend);
   }
-  KeepTail(plan, &draft);
+  // Before the step's chunks let go of early pages.
+  draft.cache.tail.Truncate(0);
+  KeepTail(rules, step.position, KeptFrom(rules, step.end()), &draft.cache);
   draft.cache.last_step_start = step.position;
   return draft;
 }
@@ -157,7 +146,7 @@ void FinishDraft(Draft* draft) {
   Check(cache.length == draft->step.end(), "a finished step has appended all its rows");
   draft->spare.Truncate(0);
   draft->spare_held.Truncate(0);
-  const int64_t kept_from = KeptFrom(draft->rules, draft->step);
+  const int64_t kept_from = KeptFrom(draft->rules, draft->step.end());
   DropBelow(&cache, kept_from);
   cache.first = std::max(cache.first, kept_from);
   if (draft->step.position >= draft->rules.prefix) {

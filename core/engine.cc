@@ -23,8 +23,10 @@ void FailAll(const std::vector<WorkItem*>& batch, const std::exception& error) {
   }
 }
 
-// A busy engine gives freed slabs back this often; an idle one at once.
+// A busy engine begins to give freed slabs back this often; an idle one at once.
 constexpr int64_t kTrimIntervalNs = 200'000'000;
+// Slabs given back between two batches: about a millisecond that their steps wait.
+constexpr int64_t kTrimmedAtOnce = 8;
 
 PerKind PageBytes(const LayerPlan& plan, DType cache_dtype) {
   const auto page = [&](LayerKind kind) {
@@ -117,6 +119,7 @@ absl::Status Engine::Build(WeightSource* weights) {
   store.max_idle_ttl_ns = options_.max_idle_ttl_ns;
   store.max_sessions = options_.max_sessions;
   store.chunk_rows = options_.prefill_chunk_rows;
+  store.evict_idle = options_.evict_idle;
   sessions_ = std::make_unique<SessionStore>(plan_, store, pool_.get(), clock_);
 
   absl::StatusOr<std::unique_ptr<Executor>> executor = Executor::Create(
@@ -132,6 +135,7 @@ absl::Status Engine::Build(WeightSource* weights) {
   limits.max_queue = options_.max_queue;
   limits.chunk = {options_.prefill_chunk_rows, options_.prefill_chunk_gflop * 1e9};
   scheduler_ = std::make_unique<Scheduler>(plan_, limits, clock_);
+  pool_->SetReliever([this](int64_t bytes) { return sessions_->MakeRoom(bytes); });
   sessions_->SetExpiryListener([this] { scheduler_->Poke(); });
   sessions_->SetEndListener([this] { scheduler_->Poke(); });
   return absl::OkStatus();
@@ -177,13 +181,14 @@ bool Engine::RunAndAnswer(std::unique_lock<std::mutex>* lock) {
     active = sessions_->ReapExpired() > 0;
   }
   const std::vector<WorkItem*> batch = scheduler_->NextBatch();
+  active = RunJob() || active;
   if (!batch.empty()) {
     active = true;
     RunBatch(batch);
   }
   std::vector<std::unique_ptr<Step>> finished = scheduler_->TakeFinished();
   active = active || !finished.empty();
-  TrimPool(!active);
+  active = TrimPool(!active) || active;
   lock->unlock();
   for (std::unique_ptr<Step>& step : finished) {
     const auto done = std::move(step->done);
@@ -192,10 +197,45 @@ bool Engine::RunAndAnswer(std::unique_lock<std::mutex>* lock) {
   return active;
 }
 
+bool Engine::Post(std::function<void(kernels::Backend*)> job) {
+  {
+    std::lock_guard lock(jobs_mutex_);
+    if (jobs_closed_) {
+      return false;
+    }
+    jobs_.push_back(std::move(job));
+  }
+  scheduler_->WakeForJob();
+  return true;
+}
+
+absl::StatusOr<std::unique_ptr<Snapshot>> Engine::TakeSnapshot(
+    const std::shared_ptr<Session>& session, bool move) {
+  return Snapshot::Take({plan_, options_.cache_dtype, pool_.get(), clock_}, session, move);
+}
+
+absl::StatusOr<std::unique_ptr<SnapshotImport>> Engine::BeginImport(const SnapshotState& state) {
+  return SnapshotImport::Begin(plan_, pool_.get(), sessions_.get(), state);
+}
+
+bool Engine::RunJob() {
+  std::function<void(kernels::Backend*)> job;
+  {
+    std::lock_guard lock(jobs_mutex_);
+    if (jobs_.empty()) {
+      return false;
+    }
+    job = std::move(jobs_.front());
+    jobs_.pop_front();
+  }
+  job(backend_.get());
+  return true;
+}
+
 void Engine::RunBatch(const std::vector<WorkItem*>& batch) {
   int64_t rows = 0;
   for (const WorkItem* item : batch) {
-    rows += item->is_rewind() ? 0 : item->chunk().rows();
+    rows += item->is_operation() ? 0 : item->chunk().rows();
   }
   running_rows_.store(rows, std::memory_order_relaxed);
   try {  // memory for a step's answer may be wanting; a thread of gRPC's or the engine's goes on
@@ -211,19 +251,23 @@ void Engine::RunBatch(const std::vector<WorkItem*>& batch) {
   scheduler_->Return(batch);
 }
 
-void Engine::TrimPool(bool idle) {
+bool Engine::TrimPool(bool idle) {
   const MonotonicNs now = clock_.Now();
-  if (idle || now - last_trim_ >= kTrimIntervalNs) {
-    pool_->Trim();
-    last_trim_ = now;
+  if (!idle && now - last_trim_ < kTrimIntervalNs) {
+    return false;
   }
+  if (pool_->Trim(kTrimmedAtOnce) > 0) {
+    return true;  // there may be more: the next round goes on
+  }
+  last_trim_ = now;
+  return false;
 }
 
 bool Engine::IsSmall(const Step& step) const {
   constexpr double kSmallFlop = 5e6;
   double flop = 0;
   for (const SequenceStep& part : step.sequences) {
-    if (step.kind != StepKind::kRewind && part.status.ok()) {
+    if (step.kind != StepKind::kOperation && part.status.ok()) {
       const LayerKind kind = plan_.layers[static_cast<size_t>(step.layer)];
       flop += ChunkFlop(plan_, kind, part.position, part.rows);
     }
@@ -283,6 +327,12 @@ void Engine::Stop() {
   stop_.store(true);
   if (thread_.joinable()) {
     thread_.join();
+  }
+  {
+    std::lock_guard lock(jobs_mutex_);
+    jobs_closed_ = true;
+  }
+  while (RunJob()) {
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,8 @@
 #include "core/page_pool.h"
 #include "core/scheduler.h"
 #include "core/session_store.h"
+#include "core/snapshot.h"
+#include "core/snapshot_import.h"
 #include "core/step.h"
 #include "core/weights.h"
 #include "kernels/backend.h"
@@ -35,6 +38,7 @@ struct EngineOptions {
   int64_t idle_ttl_ns = 600'000'000'000;
   int64_t max_idle_ttl_ns = 86'400'000'000'000;
   int64_t max_sessions = 100'000;
+  bool evict_idle = false;  // StoreLimits
   int64_t max_batch_rows = 1024;
   int64_t prefill_chunk_rows = 512;  // <= max_batch_rows
   double prefill_chunk_gflop = 5;
@@ -82,6 +86,16 @@ class Engine {
   absl::Status EnqueueOrRun(std::unique_ptr<Step>* step);
   // QUEUE_FULL or DRAINING when Enqueue() would refuse any step now.
   absl::Status CheckRoom() const { return scheduler_->CheckRoom(); }
+  // Has `job` run by whoever runs batches, between two of them: for a short use of the backend,
+  // such as a copy of a mebibyte. False when the engine has stopped: it never runs.
+  bool Post(std::function<void(kernels::Backend*)> job);
+
+  // From an operation on the session; see Snapshot::Take().
+  absl::StatusOr<std::unique_ptr<Snapshot>> TakeSnapshot(const std::shared_ptr<Session>& session,
+                                                         bool move);
+  // See SnapshotImport::Begin().
+  absl::StatusOr<std::unique_ptr<SnapshotImport>> BeginImport(const SnapshotState& state);
+
   // Wakes the engine so that a step whose `cancelled` was set is answered soon.
   void Poke() { scheduler_->Poke(); }
 
@@ -104,12 +118,14 @@ class Engine {
   absl::Status Build(WeightSource* weights);
   // Lets go of the lock before it answers.
   bool RunAndAnswer(std::unique_lock<std::mutex>* lock);
+  bool RunJob();
   void RunBatch(const std::vector<WorkItem*>& batch);
   // Computing that may keep the caller's thread: tens of microseconds.
   bool IsSmall(const Step& step) const;
   absl::Status MakeShadows();
   void Loop();
-  void TrimPool(bool idle);
+  // True when it gave memory back.
+  bool TrimPool(bool idle);
 
   const ModelConfig config_;
   const LayerPlan plan_;
@@ -128,6 +144,9 @@ class Engine {
   // thread at a time.
   std::mutex running_;
   std::atomic<int64_t> running_rows_{0};
+  std::mutex jobs_mutex_;
+  std::deque<std::function<void(kernels::Backend*)>> jobs_;
+  bool jobs_closed_ = false;
   MonotonicNs last_trim_ = 0;
   std::atomic<bool> started_{false};
   std::atomic<bool> stop_{false};

@@ -54,7 +54,6 @@ constexpr std::array<ReasonRow, kNumReasons> kReasons = {{
     {Reason::kSessionMoving, "SESSION_MOVING", Code::kUnavailable},
     {Reason::kStepTimeout, "STEP_TIMEOUT", Code::kDeadlineExceeded},
     {Reason::kStepCancelled, "STEP_CANCELLED", Code::kCancelled},
-    {Reason::kNotImplemented, "NOT_IMPLEMENTED", Code::kUnimplemented},
     {Reason::kInternal, "INTERNAL", Code::kInternal},
 }};
 

@@ -46,7 +46,6 @@ enum class Reason : uint8_t {
   kSessionMoving,
   kStepTimeout,
   kStepCancelled,
-  kNotImplemented,
   kInternal,
 };
 inline constexpr int kNumReasons = static_cast<int>(Reason::kInternal) + 1;

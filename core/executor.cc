@@ -53,8 +53,8 @@ BatchReport Executor::Run(const std::vector<WorkItem*>& items) {
   const MonotonicNs start = clock_.Now();
   std::vector<WorkItem*> running;
   for (WorkItem* item : items) {
-    if (item->is_rewind()) {
-      Rewind(item);
+    if (item->is_operation()) {
+      Operate(item);
       continue;
     }
     if (!item->draft.has_value()) {
@@ -86,25 +86,9 @@ BatchReport Executor::Run(const std::vector<WorkItem*>& items) {
   return report;
 }
 
-void Executor::Rewind(WorkItem* item) const {
+void Executor::Operate(WorkItem* item) {
   item->finished = true;
-  SequenceStep& part = item->part();
-  std::vector<std::pair<int64_t, LayerCache>> cuts;
-  for (int64_t layer = 0; layer < plan_.num_layers(); ++layer) {
-    LayerCache cache = part.session->Cache(layer);
-    if (cache.length <= part.position) {
-      continue;
-    }
-    const LayerRules rules = part.session->Rules(layer);
-    if (absl::Status status = CheckCut(cache, rules, part.position); !status.ok()) {
-      part.status = MakeError(*ReasonOf(status), "layer " + std::to_string(layer) + ": " +
-                                                     std::string(status.message()));
-      return;
-    }
-    Cut(&cache, rules, part.position);
-    cuts.emplace_back(layer, std::move(cache));
-  }
-  part.status = part.session->Commit(std::move(cuts));
+  item->part().status = item->step().operation(item->part().session);
 }
 
 void Executor::Begin(WorkItem* item) const {
@@ -116,7 +100,7 @@ void Executor::Begin(WorkItem* item) const {
   const LayerRules rules = part.session->Rules(step.layer);
   LayerCache cache = part.session->Cache(step.layer);
   // After the look at its cache, which is empty when the session was closed before.
-  if (absl::Status status = part.session->Alive(); !status.ok()) {
+  if (absl::Status status = part.session->Open(); !status.ok()) {
     item->Fail(std::move(status));
     return;
   }

@@ -59,7 +59,7 @@ class Executor {
   Executor(const LayerPlan& plan, std::vector<LayerWeights> weights, const ExecutorOptions& options,
            PagePool* pool, kernels::Backend* backend, const Clock& clock);
 
-  void Rewind(WorkItem* item) const;
+  static void Operate(WorkItem* item);
   void Begin(WorkItem* item) const;
   void HoldRows(const WorkItem& item) const;
   void PlanShadows(const std::vector<WorkItem*>& items) const;

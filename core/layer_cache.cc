@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "core/error.h"
 #include "core/int_math.h"
@@ -23,6 +24,11 @@ void JoinTail(LayerCache* cache, int64_t position) {
   }
   cache->main = std::move(joined);
   cache->first_page = cache->tail_page;
+}
+
+// The first token that a row at `position` sees, or that is kept for it: all of a prefix.
+int64_t FirstSeen(const LayerRules& rules, int64_t position) {
+  return position < rules.prefix ? 0 : std::max<int64_t>(0, position - rules.window + 1);
 }
 
 }  // namespace
@@ -98,6 +104,65 @@ void Cut(LayerCache* cache, const LayerRules& rules, int64_t position) {
     cache->held_rows = std::min(cache->held_rows, position);
     cache->held.Truncate(CeilDiv(cache->held_rows, kHeldPageRows));
   }
+}
+
+absl::StatusOr<std::vector<LayerCache>> ShareWith(const std::vector<LayerCache>& caches,
+                                                  Account* holder, PagePool* pool) {
+  std::vector<const PageList*> lists;
+  for (const LayerCache& cache : caches) {
+    lists.insert(lists.end(), {&cache.main, &cache.tail, &cache.held});
+  }
+  absl::StatusOr<std::vector<PageList>> pages = pool->Share(lists, holder);
+  if (!pages.ok()) {
+    return pages.status();
+  }
+  std::vector<LayerCache> shared;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    LayerCache& cache = shared.emplace_back(caches[i]);
+    cache.main = std::move((*pages)[3 * i]);
+    cache.tail = std::move((*pages)[3 * i + 1]);
+    cache.held = std::move((*pages)[3 * i + 2]);
+    cache.shadow.reset();
+  }
+  return shared;
+}
+
+int64_t KeptFrom(const LayerRules& rules, int64_t length) {
+  if (rules.kind == LayerKind::kGlobal || length < rules.prefix) {
+    return 0;
+  }
+  return std::max<int64_t>(0, length - rules.window - rules.max_rewind);
+}
+
+void KeepTail(const LayerRules& rules, int64_t at, int64_t kept_from, LayerCache* cache) {
+  const int64_t begin = FirstSeen(rules, at) / kPageTokens;
+  const int64_t end = std::min(CeilDiv(at, kPageTokens), kept_from / kPageTokens);
+  if (rules.kind == LayerKind::kLocal && begin < end) {
+    Check(cache->first_page <= begin, "a layer holds the keys that its next row sees");
+    cache->tail = cache->main.Slice(begin - cache->first_page, end - cache->first_page);
+    cache->tail_page = begin;
+  }
+}
+
+void Trim(const LayerRules& rules, LayerCache* cache) {
+  const int64_t kept_from = KeptFrom(rules, cache->length);
+  const int64_t at = cache->last_step_start;
+  if (kept_from / kPageTokens > cache->first_page) {
+    if (cache->tail_page + cache->tail.size() == cache->first_page) {
+      JoinTail(cache, cache->length);
+    }
+    if (cache->tail.empty() && at > 0 && at < cache->length) {
+      KeepTail(rules, at, kept_from, cache);
+    }
+    DropBelow(cache, kept_from);
+  }
+  if (!cache->tail.empty()) {
+    const int64_t unseen =
+        std::min(FirstSeen(rules, at) / kPageTokens - cache->tail_page, cache->tail.size());
+    cache->tail.DropFront(unseen);
+    cache->tail_page += unseen;
+  }
+  cache->first = std::max(cache->first, kept_from);
 }
 
 void DropBelow(LayerCache* cache, int64_t token) {

@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/layer_plan.h"
 #include "core/mla_shadow.h"
 #include "core/page_pool.h"
@@ -60,6 +62,22 @@ absl::Status CheckCut(const LayerCache& cache, const LayerRules& rules, int64_t 
 // Cuts to `position`, which CheckCut() accepted. `first` is never lowered, except by a cut to 0,
 // which starts the layer anew. The last page may still hold rows from `position` on.
 void Cut(LayerCache* cache, const LayerRules& rules, int64_t position);
+
+// The same layers with their pages shared with `holder`, all or none; shadows stay behind.
+// CACHE_FULL as PagePool::Share().
+absl::StatusOr<std::vector<LayerCache>> ShareWith(const std::vector<LayerCache>& caches,
+                                                  Account* holder, PagePool* pool);
+
+// The first token that a layer of `length` rows leaves behind its window and max_rewind; 0 on
+// global layers, and until a prefix is answered.
+int64_t KeptFrom(const LayerRules& rules, int64_t length);
+
+// Copies to the tail what of main lies below `kept_from` and is seen by rows from `at` on, so that
+// a step that began there can be repeated. Steps of up to max_rewind rows need none.
+void KeepTail(const LayerRules& rules, int64_t at, int64_t kept_from, LayerCache* cache);
+
+// Lets go of what these rules do not keep, where the layer was filled under a larger max_rewind.
+void Trim(const LayerRules& rules, LayerCache* cache);
 
 // Lets go of the main pages whose tokens all lie below `token`.
 void DropBelow(LayerCache* cache, int64_t token);

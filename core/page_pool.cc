@@ -40,72 +40,6 @@ const char* PageKindName(PageKind kind) {
   return "?";
 }
 
-PageList::PageList(const PageList& other) : pool_(other.pool_), offsets_(other.offsets_) {
-  if (!offsets_.empty()) {
-    pool_->AddReferences(offsets_);
-  }
-}
-
-PageList& PageList::operator=(const PageList& other) {
-  if (this != &other) {
-    PageList copy(other);
-    *this = std::move(copy);
-  }
-  return *this;
-}
-
-PageList::PageList(PageList&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)), offsets_(std::move(other.offsets_)) {
-  other.offsets_.clear();
-}
-
-PageList& PageList::operator=(PageList&& other) noexcept {
-  if (this != &other) {
-    Truncate(0);
-    pool_ = std::exchange(other.pool_, nullptr);
-    offsets_ = std::move(other.offsets_);
-    other.offsets_.clear();
-  }
-  return *this;
-}
-
-PageList::~PageList() { Truncate(0); }
-
-void PageList::Truncate(int64_t n) {
-  Check(n >= 0, "a list keeps no fewer than no pages");
-  if (n < size()) {
-    pool_->Release(offsets_.data() + n, size() - n);
-    offsets_.resize(static_cast<size_t>(n));
-  }
-}
-
-void PageList::DropFront(int64_t n) {
-  Check(n <= size(), "a list lets go of its own pages");
-  if (n > 0) {
-    pool_->Release(offsets_.data(), n);
-    offsets_.erase(offsets_.begin(), offsets_.begin() + n);
-  }
-}
-
-void PageList::Append(PageList* from, int64_t n) {
-  Check(n <= from->size(), "a step uses no more pages than it took");
-  if (n > 0) {
-    pool_ = from->pool_;
-    offsets_.insert(offsets_.end(), from->offsets_.begin(), from->offsets_.begin() + n);
-    from->offsets_.erase(from->offsets_.begin(), from->offsets_.begin() + n);
-  }
-}
-
-PageList PageList::Slice(int64_t begin, int64_t end) const {
-  if (begin >= end) {
-    return {};
-  }
-  Check(begin >= 0 && end <= size(), "a slice lies within its list");
-  PageList slice(pool_, std::vector<int64_t>(offsets_.begin() + begin, offsets_.begin() + end));
-  pool_->AddReferences(slice.offsets_);
-  return slice;
-}
-
 PagePool::PagePool(kernels::DeviceMemory* memory, const PerKind& page_bytes)
     : memory_(memory), page_bytes_(page_bytes) {
   slab_bytes_ = SlabBytes(page_bytes);
@@ -116,45 +50,59 @@ PagePool::PagePool(kernels::DeviceMemory* memory, const PerKind& page_bytes)
   for (int64_t i = static_cast<int64_t>(slabs_.size()) - 1; i >= 0; --i) {
     empty_slabs_.push_back(static_cast<int32_t>(i));
   }
+  clean_slabs_ = empty_slabs_.size();
 }
 
 PagePool::~PagePool() {
   Check(used_ == PerKind{}, "every page was returned before the pool ended");
 }
 
-void PagePool::AddReferences(const std::vector<int64_t>& offsets) {
-  std::lock_guard lock(mutex_);
-  for (int64_t offset : offsets) {
-    ++PageAt(offset).references;
-  }
-}
-
-void PagePool::Release(const int64_t* offsets, int64_t n) {
+void PagePool::Release(const int64_t* offsets, int64_t n, Account* holder) {
   std::lock_guard lock(mutex_);
   for (int64_t i = 0; i < n; ++i) {
     Page& page = PageAt(offsets[i]);
     Check(page.references > 0, "a page is released no more often than it was taken");
-    if (--page.references == 0) {
+    --page.references;
+    if (page.shared) {
+      ReleaseShared(offsets[i], &page, holder);
+    } else if (page.references == 0) {
       Free(offsets[i], &page);
     }
   }
 }
 
 PagePool::Page& PagePool::PageAt(int64_t offset) {
-  Slab& slab = slabs_[static_cast<size_t>(offset / slab_bytes_)];
+  return const_cast<Page&>(std::as_const(*this).PageAt(offset));
+}
+
+const PagePool::Page& PagePool::PageAt(int64_t offset) const {
+  const Slab& slab = slabs_[static_cast<size_t>(offset / slab_bytes_)];
   return slab.pages[static_cast<size_t>(offset % slab_bytes_ / page_bytes_[Index(slab.kind)])];
+}
+
+int PagePool::KindAt(int64_t offset) const {
+  return Index(slabs_[static_cast<size_t>(offset / slab_bytes_)].kind);
+}
+
+void PagePool::Charge(Account* account, int kind) {
+  if (++account->used[kind] <= account->promised[kind]) {
+    --unused_promises_[kind];
+  }
+}
+
+void PagePool::Discharge(Account* account, int kind) {
+  if (account->used[kind]-- <= account->promised[kind]) {
+    ++unused_promises_[kind];
+  }
 }
 
 void PagePool::Free(int64_t offset, Page* page) {
   const auto slab_index = static_cast<int32_t>(offset / slab_bytes_);
   Slab& slab = slabs_[static_cast<size_t>(slab_index)];
   const int kind = Index(slab.kind);
-  Account* account = std::exchange(page->account, nullptr);
   --used_[kind];
   ++free_[kind];
-  if (account->used[kind]-- <= account->promised[kind]) {
-    ++unused_promises_[kind];
-  }
+  Discharge(std::exchange(page->account, nullptr), kind);
   slab.free.push_back(static_cast<int32_t>(offset % slab_bytes_ / page_bytes_[kind]));
   open_slabs_[kind].insert(slab_index);
   if (static_cast<int64_t>(slab.free.size()) == slab_pages_[kind]) {
@@ -163,7 +111,6 @@ void PagePool::Free(int64_t offset, Page* page) {
     slab.assigned = false;
     slab.pages.clear();
     slab.free.clear();
-    ++dirty_empty_slabs_;
     empty_slabs_.push_back(slab_index);
   }
 }
@@ -172,13 +119,10 @@ void PagePool::AssignSlab(int kind) {
   Check(!empty_slabs_.empty(), "room was checked before pages are taken");
   const int32_t index = empty_slabs_.back();
   empty_slabs_.pop_back();
+  clean_slabs_ = std::min(clean_slabs_, empty_slabs_.size());
   Slab& slab = slabs_[static_cast<size_t>(index)];
-  if (slab.dirty) {
-    --dirty_empty_slabs_;
-  }
   slab.kind = static_cast<PageKind>(kind);
   slab.assigned = true;
-  slab.dirty = true;
   slab.pages.assign(static_cast<size_t>(slab_pages_[kind]), Page{});
   slab.free.clear();
   for (auto i = static_cast<int32_t>(slab_pages_[kind]) - 1; i >= 0; --i) {
@@ -200,12 +144,10 @@ int64_t PagePool::TakeOne(Account* account, int kind) {
   if (slab.free.empty()) {
     open_slabs_[kind].erase(index);
   }
-  slab.pages[static_cast<size_t>(page)] = {1, account};
+  slab.pages[static_cast<size_t>(page)] = {1, false, account};
   ++used_[kind];
   --free_[kind];
-  if (++account->used[kind] <= account->promised[kind]) {
-    --unused_promises_[kind];
-  }
+  Charge(account, kind);
   return index * slab_bytes_ + page * page_bytes_[kind];
 }
 
@@ -223,10 +165,45 @@ bool PagePool::Fits(const PerKind& counts, const PerKind& unused) const {
   return slabs <= static_cast<int64_t>(empty_slabs_.size());
 }
 
+int64_t PagePool::Bytes(const PerKind& counts) const {
+  int64_t bytes = 0;
+  for (int kind = 0; kind < kNumPageKinds; ++kind) {
+    bytes += counts[kind] * page_bytes_[kind];
+  }
+  return bytes;
+}
+
+absl::Status PagePool::Full(const char* what, const PerKind& counts) const {
+  return MakeRetryableError(Reason::kCacheFull,
+                            std::string(what) + " needs " + std::to_string(Bytes(counts)) +
+                                " more bytes of cache than are free and not reserved of " +
+                                std::to_string(static_cast<int64_t>(slabs_.size()) * slab_bytes_) +
+                                " (--kv_cache_bytes)",
+                            kCacheFullRetryMs);
+}
+
+bool PagePool::Possible(const Account& account, const PerKind& counts) const {
+  std::lock_guard lock(mutex_);
+  int64_t slabs = 0;
+  for (int kind = 0; kind < kNumPageKinds; ++kind) {
+    const int64_t own = std::max<int64_t>(0, account.used[kind] - account.promised[kind]);
+    const int64_t pages = promised_[kind] + own + counts[kind];
+    if (pages > 0 && slab_pages_[kind] == 0) {
+      return false;
+    }
+    slabs += pages > 0 ? CeilDiv(pages, slab_pages_[kind]) : 0;
+  }
+  return slabs <= static_cast<int64_t>(slabs_.size());
+}
+
 absl::Status PagePool::Take(Account* account, const PerKind& counts,
                             std::array<PageList, kNumPageKinds>* lists) {
+  if (counts == PerKind{}) {
+    *lists = {};
+    return absl::OkStatus();
+  }
   std::array<std::vector<int64_t>, kNumPageKinds> taken;
-  {
+  const absl::Status status = WithRelief(*account, counts, [&]() -> absl::Status {
     std::lock_guard lock(mutex_);
     PerKind unused = unused_promises_;
     for (int kind = 0; kind < kNumPageKinds; ++kind) {
@@ -234,79 +211,72 @@ absl::Status PagePool::Take(Account* account, const PerKind& counts,
       unused[kind] -= std::min(own, counts[kind]);
     }
     if (!Fits(counts, unused)) {
-      int64_t bytes = 0;
-      for (int kind = 0; kind < kNumPageKinds; ++kind) {
-        bytes += counts[kind] * page_bytes_[kind];
-      }
-      return MakeRetryableError(
-          Reason::kCacheFull,
-          "the step needs " + std::to_string(bytes) + " more bytes of cache than are free of " +
-              std::to_string(static_cast<int64_t>(slabs_.size()) * slab_bytes_) +
-              " (--kv_cache_bytes)",
-          kCacheFullRetryMs);
+      return Full("the step", counts);
     }
     for (int kind = 0; kind < kNumPageKinds; ++kind) {
       for (int64_t i = 0; i < counts[kind]; ++i) {
         taken[kind].push_back(TakeOne(account, kind));
       }
     }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) {
+    return status;
   }
   for (int kind = 0; kind < kNumPageKinds; ++kind) {
-    (*lists)[kind] = PageList(this, std::move(taken[kind]));
+    (*lists)[kind] = PageList(this, account, std::move(taken[kind]));
   }
   return absl::OkStatus();
 }
 
 absl::Status PagePool::Promise(Account* account, const PerKind& total) {
-  std::lock_guard lock(mutex_);
-  PerKind unused = unused_promises_;
-  for (int kind = 0; kind < kNumPageKinds; ++kind) {
-    unused[kind] -= std::max<int64_t>(0, account->promised[kind] - account->used[kind]);
-    unused[kind] += std::max<int64_t>(0, total[kind] - account->used[kind]);
-  }
-  if (total != PerKind{} && !Fits(PerKind{}, unused)) {
-    int64_t bytes = 0;
+  PerKind more{};
+  {
+    std::lock_guard lock(mutex_);
     for (int kind = 0; kind < kNumPageKinds; ++kind) {
-      bytes += total[kind] * page_bytes_[kind];
+      const int64_t has = std::max(account->used[kind], account->promised[kind]);
+      more[kind] = std::max<int64_t>(0, total[kind] - has);
     }
-    return MakeRetryableError(
-        Reason::kCacheFull,
-        "max_tokens asks for " + std::to_string(bytes) +
-            " bytes of cache, more than can be reserved of " +
-            std::to_string(static_cast<int64_t>(slabs_.size()) * slab_bytes_) +
-            " (--kv_cache_bytes)",
-        kCacheFullRetryMs);
   }
-  account->promised = total;
-  unused_promises_ = unused;
-  return absl::OkStatus();
+  return WithRelief(*account, more, [&]() -> absl::Status {
+    std::lock_guard lock(mutex_);
+    PerKind unused = unused_promises_;
+    for (int kind = 0; kind < kNumPageKinds; ++kind) {
+      unused[kind] -= std::max<int64_t>(0, account->promised[kind] - account->used[kind]);
+      unused[kind] += std::max<int64_t>(0, total[kind] - account->used[kind]);
+    }
+    if (total != PerKind{} && !Fits(PerKind{}, unused)) {
+      return Full("a reservation of max_tokens", total);
+    }
+    for (int kind = 0; kind < kNumPageKinds; ++kind) {
+      promised_[kind] += total[kind] - account->promised[kind];
+    }
+    account->promised = total;
+    unused_promises_ = unused;
+    return absl::OkStatus();
+  });
 }
 
 int64_t PagePool::UnusedPromiseBytes(const Account& account) const {
   std::lock_guard lock(mutex_);
-  int64_t bytes = 0;
+  PerKind unused{};
   for (int kind = 0; kind < kNumPageKinds; ++kind) {
-    bytes += std::max<int64_t>(0, account.promised[kind] - account.used[kind]) * page_bytes_[kind];
+    unused[kind] = std::max<int64_t>(0, account.promised[kind] - account.used[kind]);
   }
-  return bytes;
+  return Bytes(unused);
 }
 
-int64_t PagePool::Trim() {
+int64_t PagePool::Trim(int64_t most) {
   int64_t bytes = 0;
-  // The lock is taken anew for each slab: returning one takes tens of microseconds.
-  for (size_t i = 0;; ++i) {
-    std::lock_guard lock(mutex_);
-    if (dirty_empty_slabs_ == 0 || i >= empty_slabs_.size()) {
-      return bytes;
+  for (; most > 0; --most) {
+    std::lock_guard lock(mutex_);  // taken anew for each slab
+    if (clean_slabs_ == empty_slabs_.size()) {
+      break;
     }
-    Slab& slab = slabs_[static_cast<size_t>(empty_slabs_[i])];
-    if (slab.dirty) {
-      memory_->Discard(empty_slabs_[i] * slab_bytes_, slab_bytes_);
-      slab.dirty = false;
-      --dirty_empty_slabs_;
-      bytes += slab_bytes_;
-    }
+    memory_->Discard(empty_slabs_[clean_slabs_++] * slab_bytes_, slab_bytes_);
+    bytes += slab_bytes_;
   }
+  return bytes;
 }
 
 PoolStats PagePool::stats() const {
@@ -341,6 +311,7 @@ void PagePool::Audit() const {
   Check(used == used_ && free == free_, "free + used = capacity");
   Check(empty == static_cast<int64_t>(empty_slabs_.size()), "an unassigned slab is empty");
   Check(Fits(PerKind{}, unused_promises_), "every promise can be kept");
+  AuditHolders();
 }
 
 }  // namespace attnd

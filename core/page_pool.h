@@ -1,20 +1,27 @@
 // The pages of all caches: one byte budget, cut into slabs that serve one kind of page at a time
 // and return when empty, so that neither kind starves while another has room.
 //
-// Pages are reference counted: copying a PageList shares its pages. An Account is a session's
-// standing with the pool: what it uses, and what was promised to it. A promise is kept because
-// a page that is not promised is only given away while every promise could still be met.
-// Accounting is exact: free + used = capacity after every operation (Audit()). Thread-safe.
+// Pages are reference counted: copying a PageList shares its pages, Share() does so between
+// accounts. An Account is a session's standing with the pool: what it uses, and what was promised
+// to it. A promise is kept because a page that is not promised is only given away while every
+// promise could still be met. A page that several accounts hold is counted once, as used by one of
+// them: by one without a promise where there is one, so that a promise never relies on a page
+// that its holder could let go of while it stays in use. Accounting is exact: free + used =
+// capacity after every operation (Audit()). Thread-safe.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/page_list.h"
 #include "kernels/backend.h"
 
 namespace attnd {
@@ -30,42 +37,13 @@ constexpr int Index(PageKind kind) { return static_cast<int>(kind); }
 
 inline constexpr int64_t kMinSlabBytes = int64_t{1} << 20;
 
-class PagePool;
-
-// Pages that a session uses and pages promised to it. Belongs to one pool; guarded by it.
+// Pages that a session uses and pages promised to it. Belongs to one pool; guarded by it; outlives
+// the lists that hold pages for it.
 struct Account {
-  PerKind used{};      // pages taken through this account and not yet freed
+  PerKind used{};      // pages counted as this account's
   PerKind promised{};  // pages that Take() must always be able to give, used ones included
-};
 
-// Pages of one kind, in order. A copy shares the pages; the last owner frees them.
-class PageList {
- public:
-  PageList() = default;
-  PageList(PagePool* pool, std::vector<int64_t> offsets)
-      : pool_(pool), offsets_(std::move(offsets)) {}
-  PageList(const PageList& other);
-  PageList& operator=(const PageList& other);
-  PageList(PageList&& other) noexcept;
-  PageList& operator=(PageList&& other) noexcept;
-  ~PageList();
-
-  int64_t size() const { return static_cast<int64_t>(offsets_.size()); }
-  bool empty() const { return offsets_.empty(); }
-  int64_t operator[](int64_t i) const { return offsets_[static_cast<size_t>(i)]; }
-  const std::vector<int64_t>& offsets() const { return offsets_; }
-
-  // Lets go of all but the first n pages / of the first n.
-  void Truncate(int64_t n);
-  void DropFront(int64_t n);
-  // Moves the first n pages of `from` to the end of this list.
-  void Append(PageList* from, int64_t n);
-  // Shares pages [begin, end).
-  PageList Slice(int64_t begin, int64_t end) const;
-
- private:
-  PagePool* pool_ = nullptr;      // null only while empty
-  std::vector<int64_t> offsets_;  // bytes into the pool
+  bool reserved() const { return promised != PerKind{}; }
 };
 
 struct PoolStats {
@@ -89,6 +67,11 @@ class PagePool {
   int64_t page_bytes(PageKind kind) const { return page_bytes_[Index(kind)]; }
   uint8_t* data() const { return memory_->data(); }
 
+  // Called when there is no room for so many bytes, with no lock of the pool's held; true when
+  // pages came free, and it is tried again. Set before the pool is used.
+  using Reliever = std::function<bool(int64_t bytes)>;
+  void SetReliever(Reliever reliever) { reliever_ = std::move(reliever); }
+
   // Takes `counts` pages of each kind for `account`, all or none; CACHE_FULL when there is no
   // room beside what is promised to others.
   absl::Status Take(Account* account, const PerKind& counts,
@@ -98,12 +81,21 @@ class PagePool {
   // when that cannot be kept. Zero takes a promise back.
   absl::Status Promise(Account* account, const PerKind& total);
 
+  // Lists of the same pages for `holder`, all or none; CACHE_FULL when a promise made to one who
+  // holds them now could not be kept then.
+  absl::StatusOr<std::vector<PageList>> Share(const std::vector<const PageList*>& lists,
+                                              Account* holder);
+
+  // Whether an account beside `holder`, which holds the page, holds it too.
+  bool HeldByOthers(int64_t offset, const Account* holder) const;
+
   // Bytes promised to the account and not yet used.
   int64_t UnusedPromiseBytes(const Account& account) const;
 
-  // Gives the memory of empty slabs back to the system; returns the bytes. Cheap when there
-  // are none. Apart from freeing because a busy pool takes the same slabs again at once.
-  int64_t Trim();
+  // Gives the memory of up to `most` empty slabs back to the system; returns the bytes, 0 when all
+  // of it is given back. Apart from freeing because a busy pool takes the same slabs again at
+  // once, and in parts because one takes the system a tenth of a millisecond or more.
+  int64_t Trim(int64_t most);
 
   PoolStats stats() const;
 
@@ -115,24 +107,44 @@ class PagePool {
   friend class PageList;
 
   struct Page {
-    int32_t references = 0;
+    int32_t references = 0;  // by all holders
+    bool shared = false;     // by accounts listed in holders_
     Account* account = nullptr;
+  };
+  struct Holder {
+    Account* account = nullptr;
+    int32_t references = 0;
   };
   struct Slab {
     PageKind kind = PageKind::kGlobal;
     bool assigned = false;
-    bool dirty = false;         // written since the system last took its memory back
     std::vector<Page> pages;    // of an assigned slab
     std::vector<int32_t> free;  // indices of free pages
   };
 
-  void AddReferences(const std::vector<int64_t>& offsets);
-  void Release(const int64_t* offsets, int64_t n);
+  void AddReferences(const std::vector<int64_t>& offsets, Account* holder);
+  void Release(const int64_t* offsets, int64_t n, Account* holder);
 
   Page& PageAt(int64_t offset);
+  const Page& PageAt(int64_t offset) const;
+  int KindAt(int64_t offset) const;
+  void AddReference(int64_t offset, Account* holder);
+  void ReleaseShared(int64_t offset, Page* page, Account* holder);
+  // Counts a page as the account's, or no longer.
+  void Charge(Account* account, int kind);
+  void Discharge(Account* account, int kind);
   void Free(int64_t offset, Page* page);
   int64_t TakeOne(Account* account, int kind);
   void AssignSlab(int kind);
+  // Runs `attempt` until it does not say CACHE_FULL or no relief is to be had for `counts`.
+  template <typename Attempt>
+  absl::Status WithRelief(const Account& account, const PerKind& counts, Attempt attempt);
+  // True when `counts` pages could be given to the account if all others kept only what is
+  // promised to them.
+  bool Possible(const Account& account, const PerKind& counts) const;
+  int64_t Bytes(const PerKind& counts) const;
+  absl::Status Full(const char* what, const PerKind& counts) const;
+  void AuditHolders() const;
   // True when, after taking `counts` more pages for nobody in particular, every promise could
   // still be kept with `unused` pages promised and not used.
   bool Fits(const PerKind& counts, const PerKind& unused) const;
@@ -141,13 +153,28 @@ class PagePool {
   PerKind page_bytes_;
   int64_t slab_bytes_ = 0;
   PerKind slab_pages_{};  // pages of each kind in a slab
+  Reliever reliever_;
 
   mutable std::mutex mutex_;
   std::vector<Slab> slabs_;
-  std::vector<int32_t> empty_slabs_;                         // unassigned, last in first out
+  std::vector<int32_t> empty_slabs_;  // unassigned, last in first out
+  // Of these the first so many hold no memory of the system's; all behind them may.
+  size_t clean_slabs_ = 0;
   std::array<std::set<int32_t>, kNumPageKinds> open_slabs_;  // assigned, with a free page
-  PerKind used_{}, free_{}, unused_promises_{};              // pages
-  int64_t dirty_empty_slabs_ = 0;
+  // Of the pages that several accounts hold, by offset.
+  std::unordered_map<int64_t, std::vector<Holder>> holders_;
+  PerKind used_{}, free_{}, unused_promises_{};  // pages
+  PerKind promised_{};                           // pages, used ones included
 };
+
+template <typename Attempt>
+absl::Status PagePool::WithRelief(const Account& account, const PerKind& counts, Attempt attempt) {
+  while (true) {
+    absl::Status status = attempt();
+    if (status.ok() || !reliever_ || !Possible(account, counts) || !reliever_(Bytes(counts))) {
+      return status;
+    }
+  }
+}
 
 }  // namespace attnd

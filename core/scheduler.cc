@@ -48,7 +48,7 @@ absl::Status Scheduler::Enqueue(std::unique_ptr<Step>* step, bool wake) {
       item->active = active;
       item->sequence = i;
       item->first_row = row;
-      if (s.kind != StepKind::kRewind) {
+      if (s.kind != StepKind::kOperation) {
         item->plan = PlanStep(plan_, part.session->Rules(s.layer),
                               {part.position, part.rows, s.output_rows}, limits_.chunk);
       }
@@ -112,8 +112,12 @@ absl::Status Scheduler::Doomed(const WorkItem& item, MonotonicNs now) const {
   if (item.step().deadline <= now) {
     return MakeError(Reason::kStepTimeout, "the step's deadline passed before it was done");
   }
-  // Close fails what is queued; what has begun is answered.
-  return item.draft.has_value() ? absl::OkStatus() : item.session().Alive();
+  // Close fails what is queued; what has begun is answered. An operation decides for itself what
+  // it does with a session that moves.
+  if (item.draft.has_value()) {
+    return absl::OkStatus();
+  }
+  return item.is_operation() ? item.session().Alive() : item.session().Open();
 }
 
 void Scheduler::Sweep(MonotonicNs now) {
@@ -125,7 +129,7 @@ void Scheduler::Sweep(MonotonicNs now) {
     for (auto& item : queue) {
       if (absl::Status status = Doomed(*item, now); !status.ok()) {
         item->Fail(std::move(status));
-        if (!item->is_rewind()) {
+        if (!item->is_operation()) {
           item->part().length = item->session().Length(item->step().layer);
         }
         FinishPart(*item);
@@ -146,16 +150,15 @@ void Scheduler::Sweep(MonotonicNs now) {
 std::vector<WorkItem*> Scheduler::NextBatch() {
   std::lock_guard lock(mutex_);
   const MonotonicNs now = clock_.Now();
-  poked_ = false;
   if (sweep_ || next_deadline_ <= now) {
     Sweep(now);
   }
   std::vector<ReadyItem> items;
   items.reserve(ready_.size());
   for (const WorkItem* item : ready_) {
-    const bool rewind = item->is_rewind();
-    items.push_back({rewind ? kAllLayers : item->step().layer, item->turn, item->order,
-                     rewind ? 0 : item->chunk().rows()});
+    const bool operation = item->is_operation();
+    items.push_back({operation ? kAllLayers : item->step().layer, item->turn, item->order,
+                     operation ? 0 : item->chunk().rows()});
   }
   std::vector<WorkItem*> batch;
   for (size_t i : FormBatch(items, limits_.max_batch_rows)) {
@@ -242,10 +245,18 @@ void Scheduler::Wait(MonotonicNs deadline) {
                        std::chrono::steady_clock::time_point(std::chrono::nanoseconds(until)));
     }
   }
+  // By whoever waits: a round on a caller's thread may leave jobs, and knows no new deadline.
+  poked_ = false;
 }
 
 void Scheduler::Wake() {
   std::lock_guard lock(mutex_);
+  wake_.notify_one();
+}
+
+void Scheduler::WakeForJob() {
+  std::lock_guard lock(mutex_);
+  poked_ = true;
   wake_.notify_one();
 }
 

@@ -52,6 +52,8 @@ class Scheduler {
   void Wait(MonotonicNs deadline);
   // Wakes Wait(), which looks for something to do.
   void Wake();
+  // Wakes Wait(), which returns: there is something to do elsewhere.
+  void WakeForJob();
   // Wakes Wait(), and has all queued parts looked at for cancellation, expiry and lost sessions.
   void Poke();
 

@@ -7,6 +7,19 @@
 
 namespace attnd {
 
+namespace {
+
+// A move takes as long as its session's bytes on the wire.
+constexpr int64_t kMovingRetryMs = 100;
+
+absl::Status MovingError(const std::string& id) {
+  return MakeRetryableError(Reason::kSessionMoving,
+                            "session '" + id + "' is being moved to another server",
+                            kMovingRetryMs);
+}
+
+}  // namespace
+
 absl::Status SessionEndError(const std::string& id, SessionEnd end) {
   switch (end) {
     case SessionEnd::kClosed:
@@ -31,7 +44,12 @@ Session::Session(SessionSpec spec, const LayerPlan& plan, int64_t max_rewind, Pa
       last_use_(now),
       caches_(plan.layers.size()) {}
 
-Session::~Session() { End(SessionEnd::kClosed); }
+// The promise lasts as long as any step of the session: until then others may hold its pages too,
+// and what they would be charged for is covered by it.
+Session::~Session() {
+  End(SessionEnd::kClosed);
+  pool_->Promise(&account_, PerKind{}).IgnoreError();  // taking a promise back cannot fail
+}
 
 LayerRules Session::Rules(int64_t layer) const {
   LayerRules rules;
@@ -50,6 +68,41 @@ MonotonicNs Session::expiry() const {
 absl::Status Session::Alive() const {
   std::lock_guard lock(mutex_);
   return ended_ ? SessionEndError(spec_.id, end_) : absl::OkStatus();
+}
+
+absl::Status Session::Open() const {
+  std::lock_guard lock(mutex_);
+  if (ended_) {
+    return SessionEndError(spec_.id, end_);
+  }
+  return moving_ ? MovingError(spec_.id) : absl::OkStatus();
+}
+
+absl::Status Session::BeginMove() {
+  std::lock_guard lock(mutex_);
+  if (ended_) {
+    return SessionEndError(spec_.id, end_);
+  }
+  if (move_streaming_) {
+    return MovingError(spec_.id);
+  }
+  moving_ = true;
+  move_streaming_ = true;
+  return absl::OkStatus();
+}
+
+void Session::EndMove(bool sent) {
+  std::lock_guard lock(mutex_);
+  move_streaming_ = false;
+  moving_ = sent;
+}
+
+absl::StatusOr<std::vector<LayerCache>> Session::Caches() const {
+  std::lock_guard lock(mutex_);
+  if (ended_) {
+    return SessionEndError(spec_.id, end_);
+  }
+  return caches_;
 }
 
 LayerCache Session::Cache(int64_t layer) const {
@@ -76,6 +129,14 @@ absl::Status Session::Commit(std::vector<std::pair<int64_t, LayerCache>> caches)
   return absl::OkStatus();
 }
 
+absl::Status Session::CommitAll(std::vector<LayerCache> caches) {
+  std::vector<std::pair<int64_t, LayerCache>> layers;
+  for (LayerCache& cache : caches) {
+    layers.emplace_back(static_cast<int64_t>(layers.size()), std::move(cache));
+  }
+  return Commit(std::move(layers));
+}
+
 int64_t Session::End(SessionEnd reason) {
   std::lock_guard lock(mutex_);
   if (ended_) {
@@ -83,16 +144,27 @@ int64_t Session::End(SessionEnd reason) {
   }
   ended_ = true;
   end_ = reason;
-  int64_t bytes = 0;
+  const int64_t bytes = CacheBytesLocked();
   for (size_t layer = 0; layer < caches_.size(); ++layer) {
     CountTokens(static_cast<int64_t>(layer), caches_[layer], -1);
+  }
+  caches_.clear();
+  return bytes;
+}
+
+int64_t Session::CacheBytes() const {
+  std::lock_guard lock(mutex_);
+  return CacheBytesLocked();
+}
+
+int64_t Session::CacheBytesLocked() const {
+  int64_t bytes = 0;
+  for (size_t layer = 0; layer < caches_.size(); ++layer) {
     const PerKind pages = caches_[layer].Pages(plan_.layers[layer]);
     for (int kind = 0; kind < kNumPageKinds; ++kind) {
       bytes += pages[kind] * pool_->page_bytes(static_cast<PageKind>(kind));
     }
   }
-  caches_.clear();
-  pool_->Promise(&account_, PerKind{}).IgnoreError();  // taking a promise back cannot fail
   return bytes;
 }
 
@@ -118,11 +190,8 @@ SessionInfo Session::Info(MonotonicNs now, int64_t wall_ns) const {
     info.layer_lengths.push_back(cache.length);
     info.rewind_floor =
         std::max(info.rewind_floor, RewindFloor(cache, Rules(static_cast<int64_t>(layer))));
-    const PerKind pages = cache.Pages(plan_.layers[layer]);
-    for (int kind = 0; kind < kNumPageKinds; ++kind) {
-      info.cache_bytes += pages[kind] * pool_->page_bytes(static_cast<PageKind>(kind));
-    }
   }
+  info.cache_bytes = CacheBytesLocked();
   info.reserved_bytes = pool_->UnusedPromiseBytes(account_);
   return info;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/clock.h"
 #include "core/layer_cache.h"
 #include "core/page_pool.h"
@@ -71,29 +72,47 @@ class Session {
   void Hold() { holds_.fetch_add(1, std::memory_order_relaxed); }
   void Unhold(MonotonicNs now) {
     Touch(now);
-    holds_.fetch_sub(1, std::memory_order_relaxed);
+    holds_.fetch_sub(1, std::memory_order_release);  // whoever finds it let go sees the use
   }
-  bool held() const { return holds_.load(std::memory_order_relaxed) > 0; }
+  bool held() const { return holds_.load(std::memory_order_acquire) > 0; }
   // When it expires if it stays idle.
   MonotonicNs expiry() const;
 
   // OK while the session is there.
   absl::Status Alive() const;
+  // OK while it is there and takes steps; SESSION_MOVING.
+  absl::Status Open() const;
+
+  // From now on steps wait outside. SESSION_MOVING while an earlier move is under way.
+  absl::Status BeginMove();
+  // The move's stream has ended: all of it was sent, and whoever has it closes the session; or it
+  // failed, and the session takes steps again.
+  void EndMove(bool sent);
 
   // The layer's cache, sharing its pages.
   LayerCache Cache(int64_t layer) const;
+  // All layers' at one moment, likewise; the error when the session has ended.
+  absl::StatusOr<std::vector<LayerCache>> Caches() const;
   int64_t Length(int64_t layer) const;
   // Puts the caches of some layers in place, all at once; the error when the session has ended.
   absl::Status Commit(std::vector<std::pair<int64_t, LayerCache>> caches);
 
-  // Ends the session: its pages and its promise go back. Returns the bytes freed by it, or -1
-  // when it had ended before.
+  // Likewise all layers'.
+  absl::Status CommitAll(std::vector<LayerCache> caches);
+
+  // Ends the session: its pages go back, and with the last handle its promise. Returns the bytes
+  // that it held, or -1 when it had ended before.
   int64_t End(SessionEnd reason);
+
+  // Bytes of the pages that it holds, shared ones too.
+  int64_t CacheBytes() const;
+  MonotonicNs last_use() const { return last_use_.load(std::memory_order_relaxed); }
 
   SessionInfo Info(MonotonicNs now, int64_t wall_ns) const;
 
  private:
   void CountTokens(int64_t layer, const LayerCache& cache, int64_t sign);
+  int64_t CacheBytesLocked() const;
 
   const SessionSpec spec_;
   const LayerPlan& plan_;
@@ -109,6 +128,8 @@ class Session {
   std::vector<LayerCache> caches_;
   bool ended_ = false;
   SessionEnd end_ = SessionEnd::kClosed;
+  bool moving_ = false;          // steps wait outside
+  bool move_streaming_ = false;  // a move's stream is open
 };
 
 }  // namespace attnd

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <string_view>
+#include <utility>
 
 #include "core/error.h"
+#include "core/session_cut.h"
 #include "kernels/check.h"
 
 namespace attnd {
@@ -15,8 +18,6 @@ namespace {
 // Recent ends that are remembered: enough for every client of a full server to learn once why
 // its session is gone; about 15 MB at the most.
 constexpr size_t kMaxRememberedEnds = 100'000;
-// A held session is looked at again after this long.
-constexpr int64_t kHeldRecheckNs = 1'000'000'000;
 constexpr size_t kMaxIdLength = 128;
 constexpr int64_t kMaxAffinityKey = 256;
 
@@ -102,7 +103,28 @@ absl::Status SessionStore::CheckOptions(const CreateOptions& options) const {
   return absl::OkStatus();
 }
 
+absl::Status SessionStore::CheckRoomFor(const Key& key) const {
+  if (sessions_.contains(key)) {
+    return MakeError(Reason::kSessionExists, "session '" + key.second + "' exists already");
+  }
+  if (static_cast<int64_t>(sessions_.size()) >= limits_.max_sessions) {
+    return MakeRetryableError(Reason::kTooManySessions,
+                              "there are " + std::to_string(sessions_.size()) +
+                                  " sessions, as many as --max_sessions allows",
+                              1000);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<SessionInfo> SessionStore::Create(const CreateOptions& options) {
+  const absl::StatusOr<std::shared_ptr<Session>> session = Prepare(options);
+  if (!session.ok()) {
+    return session.status();
+  }
+  return Publish(*session);
+}
+
+absl::StatusOr<std::shared_ptr<Session>> SessionStore::Prepare(const CreateOptions& options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) {
     return status;
   }
@@ -113,28 +135,34 @@ absl::StatusOr<SessionInfo> SessionStore::Create(const CreateOptions& options) {
   spec.max_tokens = options.max_tokens;
   spec.idle_ttl_ns = options.idle_ttl_ns < 0 ? limits_.idle_ttl_ns : options.idle_ttl_ns;
   spec.affinity_key = options.affinity_key;
-  const Key key{spec.tenant, spec.id};
+  {
+    // Before others make room for it.
+    std::lock_guard lock(mutex_);
+    if (absl::Status status = CheckRoomFor({spec.tenant, spec.id}); !status.ok()) {
+      return status;
+    }
+  }
+  auto session = std::make_shared<Session>(std::move(spec), plan_, limits_.max_rewind, pool_,
+                                           &tokens_, clock_.Now(), clock_.WallNs());
+  if (options.max_tokens > 0) {
+    const PerKind pages = ReservedPages(plan_, options.prefix_length, options.max_tokens,
+                                        limits_.max_rewind, limits_.chunk_rows);
+    if (absl::Status status = pool_->Promise(session->account(), pages); !status.ok()) {
+      return status;
+    }
+  }
+  return session;
+}
+
+absl::StatusOr<SessionInfo> SessionStore::Publish(const std::shared_ptr<Session>& session) {
+  const Key key{session->spec().tenant, session->spec().id};
   const MonotonicNs now = clock_.Now();
-  const auto session = std::make_shared<Session>(std::move(spec), plan_, limits_.max_rewind, pool_,
-                                                 &tokens_, now, clock_.WallNs());
+  session->Touch(now);
   bool sooner = false;
   {
     std::lock_guard lock(mutex_);
-    if (sessions_.contains(key)) {
-      return MakeError(Reason::kSessionExists, "session '" + key.second + "' exists already");
-    }
-    if (static_cast<int64_t>(sessions_.size()) >= limits_.max_sessions) {
-      return MakeRetryableError(Reason::kTooManySessions,
-                                "there are " + std::to_string(sessions_.size()) +
-                                    " sessions, as many as --max_sessions allows",
-                                1000);
-    }
-    if (options.max_tokens > 0) {
-      const PerKind pages = ReservedPages(plan_, options.prefix_length, options.max_tokens,
-                                          limits_.max_rewind, limits_.chunk_rows);
-      if (absl::Status status = pool_->Promise(session->account(), pages); !status.ok()) {
-        return status;
-      }
+    if (absl::Status status = CheckRoomFor(key); !status.ok()) {
+      return status;
     }
     const auto expiry = expiries_.emplace(session->expiry(), key);
     sooner = expiry == expiries_.begin();
@@ -146,6 +174,40 @@ absl::StatusOr<SessionInfo> SessionStore::Create(const CreateOptions& options) {
     expiry_listener_();
   }
   return session->Info(now, clock_.WallNs());
+}
+
+absl::StatusOr<SessionInfo> SessionStore::Fork(const Session& parent, const ForkOptions& options) {
+  absl::StatusOr<std::vector<LayerCache>> caches = ForkCaches(plan_, options.position, parent);
+  if (!caches.ok()) {
+    return caches.status();
+  }
+  CreateOptions create;
+  create.tenant = parent.spec().tenant;
+  create.id = options.id;
+  create.prefix_length = parent.spec().prefix_length;
+  create.max_tokens = options.max_tokens;
+  create.idle_ttl_ns = options.idle_ttl_ns;
+  create.affinity_key = parent.spec().affinity_key;
+  for (const LayerCache& cache : *caches) {
+    if (options.max_tokens > 0 && cache.length > options.max_tokens) {
+      return MakeError(Reason::kPastMaxTokens,
+                       "max_tokens is " + std::to_string(options.max_tokens) +
+                           "; expected 0 or at least " + std::to_string(cache.length) +
+                           ", the length of a layer");
+    }
+  }
+  const absl::StatusOr<std::shared_ptr<Session>> fork = Prepare(create);
+  if (!fork.ok()) {
+    return fork.status();
+  }
+  absl::StatusOr<std::vector<LayerCache>> shared = ShareWith(*caches, (*fork)->account(), pool_);
+  if (!shared.ok()) {
+    return shared.status();
+  }
+  if (absl::Status status = (*fork)->CommitAll(*std::move(shared)); !status.ok()) {
+    return status;
+  }
+  return Publish(*fork);
 }
 
 absl::Status SessionStore::NotFound(const Key& key) const {
@@ -245,34 +307,6 @@ absl::StatusOr<int64_t> SessionStore::Close(const std::string& tenant, const std
     end_listener_();
   }
   return std::max<int64_t>(0, bytes);
-}
-
-int64_t SessionStore::ReapExpired() {
-  const MonotonicNs now = clock_.Now();
-  std::vector<std::shared_ptr<Session>> ended;
-  {
-    std::lock_guard lock(mutex_);
-    while (!expiries_.empty() && expiries_.begin()->first <= now) {
-      const auto it = sessions_.find(expiries_.begin()->second);
-      expiries_.erase(expiries_.begin());
-      const std::shared_ptr<Session>& session = it->second.session;
-      MonotonicNs expiry = session->expiry();
-      if (session->held()) {
-        expiry = std::max(expiry, now + kHeldRecheckNs);
-      }
-      if (expiry > now) {
-        it->second.expiry = expiries_.emplace(expiry, it->first);
-        continue;
-      }
-      ended.push_back(session);
-      Remember(it->first, SessionEnd::kExpired);
-      sessions_.erase(it);
-    }
-  }
-  for (const auto& session : ended) {
-    session->End(SessionEnd::kExpired);
-  }
-  return static_cast<int64_t>(ended.size());
 }
 
 MonotonicNs SessionStore::next_expiry() const {

@@ -1,5 +1,5 @@
-// A step: what one Prefill, Decode or rewind asks of the engine, and what it got. One step
-// serves one layer (a rewind: all layers), for one session or for many.
+// A step: what one Prefill, Decode or operation on a session asks of the engine, and what it got.
+// A step serves one layer (an operation: all layers), for one session or for many.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,8 @@
 
 namespace attnd {
 
-enum class StepKind : uint8_t { kPrefill, kDecode, kRewind };
+// kOperation: something done with a whole session when its turn comes: rewind, fork, export.
+enum class StepKind : uint8_t { kPrefill, kDecode, kOperation };
 
 // One session's part of a step.
 struct SequenceStep {
@@ -25,7 +26,7 @@ struct SequenceStep {
   std::shared_ptr<Session> session;
   absl::Status status;          // OK until it fails
   int64_t position = 0;         // absolute position of the first row
-  int64_t rows = 0;             // >= 1; for a rewind 0
+  int64_t rows = 0;             // >= 1; for an operation 0
   bool rewind = false;          // cut to `position` before appending
   int64_t expected_length = 0;  // > 0: see the wire contract
 
@@ -43,9 +44,11 @@ struct Step {
   StepKind kind = StepKind::kPrefill;
   int64_t layer = 0;
   OutputRows output_rows = OutputRows::kAll;
-  std::vector<SequenceStep> sequences;  // a Prefill or a rewind has one
+  std::vector<SequenceStep> sequences;  // a Prefill or an operation has one
   std::vector<float> hidden;            // [sum of rows][d_model]
-  uint64_t connection = 0;              // steps of one connection share its turns
+  // Of an operation: called once on the engine's thread, with no step of the session running.
+  std::function<absl::Status(const std::shared_ptr<Session>&)> operation;
+  uint64_t connection = 0;  // steps of one connection share its turns
   MonotonicNs deadline = kNever;
   // Set from any thread; looked at before a step starts and between its chunks.
   std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);

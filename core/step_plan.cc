@@ -135,9 +135,6 @@ StepPlan PlanStep(const LayerPlan& layer_plan, const LayerRules& rules, const St
   if (step.end() < rules.prefix) {
     plan.held_pages = CeilDiv(step.end(), kHeldPageRows) - CeilDiv(step.position, kHeldPageRows);
   }
-  if (rules.kind == LayerKind::kLocal && !plan.completes_prefix) {
-    plan.repeat_from = std::max<int64_t>(0, step.position - rules.window + 1);
-  }
   return plan;
 }
 

@@ -46,8 +46,6 @@ struct StepPlan {
   int64_t output_rows = 0;
   int64_t main_pages = 0;  // new pages at the step's peak, the copy of a shared last page apart
   int64_t held_pages = 0;
-  // Pages of tokens from here on stay until the step has been followed by another.
-  int64_t repeat_from = 0;
 };
 
 // A layer at `step.position`: what is there is its `length` tokens.

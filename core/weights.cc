@@ -1,36 +1,13 @@
 // Where weights come from, and the identity of a model.
 #include "core/weights.h"
 
-#include <xxhash.h>
-
 #include "absl/strings/str_format.h"
+#include "core/digest.h"
 #include "core/random_weights.h"
 #include "core/weight_files.h"
-#include "kernels/check.h"
 
 namespace attnd {
 namespace {
-
-class Digest {
- public:
-  Digest() : state_(XXH3_createState()) {
-    Check(state_ != nullptr, "memory for a digest of 600 bytes");
-    XXH3_128bits_reset(state_);
-  }
-  ~Digest() { XXH3_freeState(state_); }
-  Digest(const Digest&) = delete;
-  Digest& operator=(const Digest&) = delete;
-
-  void Add(const void* data, size_t bytes) { XXH3_128bits_update(state_, data, bytes); }
-  void Add(const std::string& text) { Add(text.data(), text.size()); }
-  std::string Hex() const {
-    const XXH128_hash_t hash = XXH3_128bits_digest(state_);
-    return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
-  }
-
- private:
-  XXH3_state_t* state_;
-};
 
 // Every number of the plan that a row's value or place in the cache depends on.
 std::string CanonicalText(const LayerPlan& plan) {
@@ -76,8 +53,9 @@ absl::StatusOr<std::string> Fingerprint(const LayerPlan& plan, WeightSource& wei
         return tensor.status();
       }
       digest.Add(spec.name + " " + DTypeName(tensor->dtype) + "\n");
-      digest.Add(tensor->data, static_cast<size_t>(tensor->out * tensor->in) *
-                                   static_cast<size_t>(DTypeSize(tensor->dtype)));
+      digest.Add({static_cast<const char*>(tensor->data),
+                  static_cast<size_t>(tensor->out * tensor->in) *
+                      static_cast<size_t>(DTypeSize(tensor->dtype))});
     }
   }
   return "xxh3:" + digest.Hex();

@@ -27,7 +27,7 @@ struct WorkItem {
   std::shared_ptr<ActiveStep> active;
   size_t sequence = 0;    // index into step->sequences
   int64_t first_row = 0;  // of this part in step->hidden
-  StepPlan plan;          // empty for a rewind
+  StepPlan plan;          // empty for an operation
   size_t next_chunk = 0;
   uint64_t turn = 0;
   uint64_t order = 0;
@@ -37,7 +37,7 @@ struct WorkItem {
   Step& step() const { return *active->step; }
   SequenceStep& part() const { return active->step->sequences[sequence]; }
   Session& session() const { return *part().session; }
-  bool is_rewind() const { return step().kind == StepKind::kRewind; }
+  bool is_operation() const { return step().kind == StepKind::kOperation; }
   const Chunk& chunk() const { return plan.chunks[next_chunk]; }
   // Chunks that were computed before are not answered: a failed part's rows are zero.
   void Fail(absl::Status status) {

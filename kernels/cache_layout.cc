@@ -36,6 +36,15 @@ PageRows HeadRows(const LocalShape& shape, DType dtype, int64_t index) {
   return Packed(LocalDType(dtype), index * bytes, shape.d_head);
 }
 
+void ClearRows(const PageRows& rows, int64_t width, int64_t begin, uint8_t* page) {
+  const auto bytes = static_cast<size_t>(width * DTypeSize(rows.dtype));
+  for (int64_t slot = begin; slot < kPageTokens; ++slot) {
+    std::memset(page + rows.offset + slot * rows.stride, 0, bytes);
+    std::memset(page + rows.scales + slot * ScaleBytes(rows.dtype), 0,
+                static_cast<size_t>(ScaleBytes(rows.dtype)));
+  }
+}
+
 }  // namespace
 
 PageRows KeyRows(const LocalShape& shape, DType dtype, int64_t head) {
@@ -86,6 +95,18 @@ bool StoreRow(const PageRows& rows, int64_t slot, const float* values, int64_t w
                           : QuantizeE4M3(values, width, to, &scale);
   std::memcpy(page + rows.scales + slot * ScaleBytes(rows.dtype), &scale, sizeof(scale));
   return finite;
+}
+
+void ClearSlots(const LocalShape& shape, DType dtype, int64_t begin, uint8_t* page) {
+  for (int64_t head = 0; head < shape.heads_kv; ++head) {
+    ClearRows(KeyRows(shape, dtype, head), shape.d_head, begin, page);
+    ClearRows(ValueRows(shape, dtype, head), shape.d_head, begin, page);
+  }
+}
+
+void ClearSlots(const GlobalShape& shape, DType dtype, int64_t begin, uint8_t* page) {
+  ClearRows(LatentRows(shape, dtype), shape.d_latent, begin, page);
+  ClearRows(RopeRows(shape, dtype), shape.heads_kv * shape.d_rope, begin, page);
 }
 
 float ScaleOf(const PageRows& rows, int64_t slot, const uint8_t* page) {

@@ -50,6 +50,10 @@ int64_t PageBytes(const Shape& shape, DType dtype) {
 bool StoreRow(const PageRows& rows, int64_t slot, const float* values, int64_t width,
               uint8_t* page);
 
+// Zeroes the slots from `begin` on, their scales too: what a page held for others.
+void ClearSlots(const LocalShape& shape, DType dtype, int64_t begin, uint8_t* page);
+void ClearSlots(const GlobalShape& shape, DType dtype, int64_t begin, uint8_t* page);
+
 // Of a stored row; 1 where the dtype has none.
 float ScaleOf(const PageRows& rows, int64_t slot, const uint8_t* page);
 

@@ -26,9 +26,11 @@ absl::Status Run(ServiceContext& service, UnaryCall* call, absl::StatusOr<BuiltS
     return built.status();
   }
   const DType dtype = built->output_dtype;
+  call->Keep(std::move(built->charge));
   built->step->done = [&service, call, dtype, response, encode](std::unique_ptr<Step> step) {
     const absl::Status status = Guarded([&]() -> absl::Status {
       RecordStep(service, *step);
+      call->Ran(*step);
       absl::Status outcome = step->Outcome();
       if (outcome.ok()) {
         const AnswerRows rows = TakeRows(step.get(), service.engine->plan().d_model, dtype);

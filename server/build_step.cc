@@ -5,20 +5,25 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/error.h"
+#include "core/session_cut.h"
 #include "server/validate.h"
 #include "server/wire.h"
 
 namespace attnd::server {
 namespace {
 
-absl::Status Admit(const ServiceContext& service, const Caller& caller) {
-  if (absl::Status status = service.admission.AdmitWork(); !status.ok()) {
-    return status;
-  }
+absl::Status CheckQueue(const ServiceContext& service, const Caller& caller) {
   if (caller.deadline <= service.clock.Now()) {
     return MakeError(Reason::kStepTimeout, "the deadline had passed when the request arrived");
   }
   return service.engine->CheckRoom();  // before the rows are copied
+}
+
+absl::Status Admit(const ServiceContext& service, const Caller& caller) {
+  if (absl::Status status = service.admission.AdmitWork(); !status.ok()) {
+    return status;
+  }
+  return CheckQueue(service, caller);
 }
 
 std::unique_ptr<Step> NewStep(const Caller& caller, StepKind kind) {
@@ -28,6 +33,16 @@ std::unique_ptr<Step> NewStep(const Caller& caller, StepKind kind) {
   step->deadline = caller.deadline;
   step->cancelled = caller.cancelled;
   return step;
+}
+
+// What a step holds from its arrival until its answer has left: the message, its rows, the
+// answer's, and the answer's message.
+int64_t InFlightBytes(int64_t rows, int64_t answered, int64_t message_bytes, int64_t d_model,
+                      DType output_dtype) {
+  constexpr int64_t kFixed = 4096;  // a step's own structures, from above
+  const int64_t answer_row = static_cast<int64_t>(sizeof(float)) + DTypeSize(output_dtype);
+  return kFixed + message_bytes +
+         d_model * (rows * static_cast<int64_t>(sizeof(float)) + answered * answer_row);
 }
 
 // The session of a sequence; its error is that of the sequence.
@@ -60,9 +75,7 @@ SequenceStep ReadSequence(const ServiceContext& service, const Caller& caller, i
   return sequence;
 }
 
-}  // namespace
-
-absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Caller& caller,
+absl::StatusOr<BuiltStep> CheckPrefill(const ServiceContext& service, const Caller& caller,
                                        const v1::PrefillRequest& request, const TensorBytes& hidden,
                                        AnswerForm form) {
   if (absl::Status status = Admit(service, caller); !status.ok()) {
@@ -84,7 +97,7 @@ absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Call
   if (!output_rows.ok()) {
     return output_rows.status();
   }
-  BuiltStep built{NewStep(caller, StepKind::kPrefill), *dtype};
+  BuiltStep built{NewStep(caller, StepKind::kPrefill), *dtype, {}};
   Step& step = *built.step;
   step.layer = request.layer();
   step.output_rows = *output_rows;
@@ -102,15 +115,21 @@ absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Call
       !status.ok()) {
     return status;
   }
+  const int64_t answered = AnsweredRows({sequence.position, sequence.rows, step.output_rows},
+                                        sequence.session->spec().prefix_length);
   if (form == AnswerForm::kOneMessage) {
-    const int64_t answered = AnsweredRows({sequence.position, sequence.rows, step.output_rows},
-                                          sequence.session->spec().prefix_length);
     if (absl::Status status =
             CheckAnswerSize(answered, plan.d_model, *dtype, 0, service.config.max_message_bytes);
         !status.ok()) {
       return status;
     }
   }
+  absl::StatusOr<ByteCharge> charge =
+      service.budget.Charge(InFlightBytes(*rows, answered, hidden.size, plan.d_model, *dtype));
+  if (!charge.ok()) {
+    return charge.status();
+  }
+  built.charge = *std::move(charge);
   ReadHidden(hidden, *HiddenDtype(request.hidden().dtype()), plan.d_model, &step);
   if (!sequence.status.ok()) {
     return sequence.status;  // NOT_FINITE
@@ -118,7 +137,7 @@ absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Call
   return built;
 }
 
-absl::StatusOr<BuiltStep> BuildDecode(const ServiceContext& service, const Caller& caller,
+absl::StatusOr<BuiltStep> CheckDecode(const ServiceContext& service, const Caller& caller,
                                       const v1::DecodeRequest& request, const TensorBytes& hidden) {
   if (absl::Status status = Admit(service, caller); !status.ok()) {
     return status;
@@ -143,12 +162,18 @@ absl::StatusOr<BuiltStep> BuildDecode(const ServiceContext& service, const Calle
       !status.ok()) {
     return status;
   }
-  BuiltStep built{NewStep(caller, StepKind::kDecode), *dtype};
+  BuiltStep built{NewStep(caller, StepKind::kDecode), *dtype, {}};
   built.step->layer = request.layer();
   built.step->sequences.reserve(static_cast<size_t>(request.sequences_size()));
   for (int i = 0; i < request.sequences_size(); ++i) {
     built.step->sequences.push_back(ReadSequence(service, caller, i, request.sequences(i)));
   }
+  absl::StatusOr<ByteCharge> charge =
+      service.budget.Charge(InFlightBytes(*rows, *rows, hidden.size, plan.d_model, *dtype));
+  if (!charge.ok()) {
+    return charge.status();
+  }
+  built.charge = *std::move(charge);
   ReadHidden(hidden, *HiddenDtype(request.hidden().dtype()), plan.d_model, built.step.get());
   for (SequenceStep& sequence : built.step->sequences) {
     if (!sequence.status.ok() && sequence.session != nullptr) {
@@ -158,23 +183,65 @@ absl::StatusOr<BuiltStep> BuildDecode(const ServiceContext& service, const Calle
   return built;
 }
 
+}  // namespace
+
+void Touch(const ServiceContext& service, const Caller& caller, const std::string& id) {
+  if (service.admission.AdmitRead().ok()) {  // else there is no engine
+    service.engine->sessions().Find(caller.tenant, id).IgnoreError();
+  }
+}
+
+absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Caller& caller,
+                                       const v1::PrefillRequest& request, const TensorBytes& hidden,
+                                       AnswerForm form) {
+  absl::StatusOr<BuiltStep> built = CheckPrefill(service, caller, request, hidden, form);
+  if (!built.ok()) {
+    Touch(service, caller, request.session_id());
+  }
+  return built;
+}
+
+absl::StatusOr<BuiltStep> BuildDecode(const ServiceContext& service, const Caller& caller,
+                                      const v1::DecodeRequest& request, const TensorBytes& hidden) {
+  absl::StatusOr<BuiltStep> built = CheckDecode(service, caller, request, hidden);
+  if (!built.ok()) {
+    for (const v1::SequenceStep& sequence : request.sequences()) {
+      Touch(service, caller, sequence.session_id());
+    }
+  }
+  return built;
+}
+
 absl::StatusOr<std::unique_ptr<Step>> BuildRewind(const ServiceContext& service,
                                                   const Caller& caller,
                                                   const v1::RewindSessionRequest& request) {
-  if (absl::Status status = Admit(service, caller); !status.ok()) {
+  if (absl::Status status = service.admission.AdmitWork(); !status.ok()) {
     return status;
   }
   if (request.position() < 0) {
+    Touch(service, caller, request.session_id());
     return MakeError(Reason::kBadArgument,
                      absl::StrCat("position is ", request.position(), "; expected 0 or more"));
   }
-  std::unique_ptr<Step> step = NewStep(caller, StepKind::kRewind);
+  return BuildOperation(service, caller, request.session_id(),
+                        [&plan = service.engine->plan(),
+                         position = request.position()](const std::shared_ptr<Session>& session) {
+                          return RewindSession(plan, position, session.get());
+                        });
+}
+
+absl::StatusOr<std::unique_ptr<Step>> BuildOperation(
+    const ServiceContext& service, const Caller& caller, const std::string& session_id,
+    std::function<absl::Status(const std::shared_ptr<Session>&)> operation) {
+  std::unique_ptr<Step> step = NewStep(caller, StepKind::kOperation);
+  step->operation = std::move(operation);
   SequenceStep& sequence = step->sequences.emplace_back();
-  sequence.position = request.position();
-  sequence.rewind = true;
-  if (absl::Status status = Lookup(service, caller, request.session_id(), &sequence);
-      !status.ok()) {
+  const absl::Status found = Lookup(service, caller, session_id, &sequence);
+  if (absl::Status status = CheckQueue(service, caller); !status.ok()) {
     return status;
+  }
+  if (!found.ok()) {
+    return found;
   }
   return step;
 }
@@ -195,7 +262,7 @@ absl::Status Submit(const ServiceContext& service, std::unique_ptr<Step> step, b
 }
 
 void RecordStep(const ServiceContext& service, const Step& step) {
-  if (step.kind == StepKind::kRewind) {
+  if (step.kind == StepKind::kOperation) {
     return;
   }
   if (step.timing.batch_rows > 0) {  // it took part in a batch
@@ -214,7 +281,7 @@ std::string StepShapeText(const Step& step) {
   for (const SequenceStep& sequence : step.sequences) {
     rows += sequence.rows;
   }
-  constexpr const char* kKinds[] = {"prefill", "decode", "rewind"};
+  constexpr const char* kKinds[] = {"prefill", "decode", "operation"};
   return absl::StrCat(kKinds[static_cast<int>(step.kind)], " layer=", step.layer,
                       " sequences=", step.sequences.size(), " rows=", rows,
                       " position=", step.sequences.empty() ? 0 : step.sequences.front().position);

@@ -10,6 +10,7 @@
 #include "attnd/v1/attnd.pb.h"
 #include "core/step.h"
 #include "kernels/dtype.h"
+#include "server/byte_budget.h"
 #include "server/fast_parse.h"
 #include "server/service_context.h"
 
@@ -18,10 +19,15 @@ namespace attnd::server {
 struct BuiltStep {
   std::unique_ptr<Step> step;  // without `done`
   DType output_dtype = DType::kF32;
+  ByteCharge charge;  // until the answer has left
 };
 
 // An answer larger than a message is refused, or sent in parts (a Prefill's on Steps).
 enum class AnswerForm : uint8_t { kOneMessage, kParts };
+
+// Restarts the idle time of a session that a refused call has named. (Those below do so
+// themselves.)
+void Touch(const ServiceContext& service, const Caller& caller, const std::string& id);
 
 // `hidden` has the bytes of request.hidden.
 absl::StatusOr<BuiltStep> BuildPrefill(const ServiceContext& service, const Caller& caller,
@@ -33,6 +39,10 @@ absl::StatusOr<BuiltStep> BuildDecode(const ServiceContext& service, const Calle
 absl::StatusOr<std::unique_ptr<Step>> BuildRewind(const ServiceContext& service,
                                                   const Caller& caller,
                                                   const v1::RewindSessionRequest& request);
+// A step that does `operation` with the session when its turn comes.
+absl::StatusOr<std::unique_ptr<Step>> BuildOperation(
+    const ServiceContext& service, const Caller& caller, const std::string& session_id,
+    std::function<absl::Status(const std::shared_ptr<Session>&)> operation);
 
 // Hands the step to the engine; OK: step->done is or has been called exactly once. A step none of
 // whose sessions exists is answered here.

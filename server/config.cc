@@ -111,8 +111,9 @@ std::vector<Flag> AddressFlags(Config& c) {
        "gRPC address: host:port, [ipv6]:port or unix:path. Port 0 takes a free one and the ready "
        "line names it. The default is for this machine alone: nothing is exposed unasked."},
       {"Addresses", "http", kText, &c.http,
-       "HTTP address of /metrics, /healthz, /readyz and the index page; host:port. Empty turns it "
-       "off."},
+       "HTTP address of the status page at /, of /metrics, /healthz and /readyz; host:port. It "
+       "asks "
+       "for no token. Empty turns it off."},
       {"Addresses", "reflection", kBool, &c.reflection,
        "Serves gRPC reflection, so that tools can list the methods. Costs one waiting thread."},
   };
@@ -163,8 +164,16 @@ std::vector<Flag> CacheFlags(Config& c) {
        "The longest idle time that a session may ask for.", 1e6, 3650 * kDay},
       {"Cache and sessions", "max_sessions", kInt, &c.max_sessions,
        "Sessions held at once; bounds the memory that empty sessions take.", 1, 1e9},
-      {"Cache and sessions", "evict", kText, &c.evict,
-       "What happens when no page is free: none fails the step with CACHE_FULL."},
+      {"Cache and sessions",
+       "evict",
+       kChoice,
+       &c.evict,
+       "What happens when no page is free. none fails the step with CACHE_FULL; idle_lru ends "
+       "sessions without max_tokens and without a step under way, the longest idle first: their "
+       "clients get SESSION_EVICTED and must start anew.",
+       0,
+       0,
+       {"none", "idle_lru"}},
   };
 }
 
@@ -197,6 +206,11 @@ std::vector<Flag> LimitFlags(Config& c) {
        "Steps waiting for the engine, all connections; beyond it QUEUE_FULL. Bounds waiting time "
        "and memory.",
        1, 1e6},
+      {group, "max_inflight_bytes", kBytes, &c.max_inflight_bytes,
+       "Memory of steps from their arrival until their answers have left: rows, answers and "
+       "messages; and of the parts of exported and imported sessions. Beyond it QUEUE_FULL. A "
+       "single step may take more. 1 GiB is 16384 rows of 8192 float32, there and back.",
+       1 << 20, int64_t{1} << 45},
       {group, "max_stream_steps", kInt, &c.max_stream_steps,
        "Unanswered steps of one Steps stream, beyond which it is not read further. 64 hides the "
        "round trip; more only queues.",
@@ -221,7 +235,7 @@ std::vector<Flag> StopFlags(Config& c) {
 std::vector<Flag> SecurityFlags(Config& c) {
   using enum FlagKind;
   return {
-      {"Security",
+      {kSecurityGroup,
        "tls_cert",
        kText,
        &c.tls_cert,
@@ -230,8 +244,16 @@ std::vector<Flag> SecurityFlags(Config& c) {
        0,
        {},
        "off"},
-      {"Security", "tls_key", kText, &c.tls_key, "PEM private key of --tls_cert.", 0, 0, {}, "off"},
-      {"Security",
+      {kSecurityGroup,
+       "tls_key",
+       kText,
+       &c.tls_key,
+       "PEM private key of --tls_cert.",
+       0,
+       0,
+       {},
+       "off"},
+      {kSecurityGroup,
        "tls_client_ca",
        kText,
        &c.tls_client_ca,
@@ -240,7 +262,7 @@ std::vector<Flag> SecurityFlags(Config& c) {
        0,
        {},
        "off"},
-      {"Security",
+      {kSecurityGroup,
        "auth_tokens_file",
        kText,
        &c.auth_tokens_file,
@@ -258,6 +280,15 @@ std::vector<Flag> SecurityFlags(Config& c) {
        0,
        0,
        {"text", "json"}},
+      {"Logging",
+       "log_requests",
+       kChoice,
+       &c.log_requests,
+       "Requests that get a line in the log, with their timings. sampled: those whose metadata has "
+       "a W3C traceparent with the sampled flag; their callers choose how many. off: none.",
+       0,
+       0,
+       {"off", "sampled"}},
   };
 }
 
@@ -269,9 +300,6 @@ absl::Status ValidateSupported(const Config& config) {
   const std::vector<std::string> isas = kernels::CpuIsas();
   if (config.isa != "best" && std::find(isas.begin(), isas.end(), config.isa) == isas.end()) {
     return Bad("isa", config.isa, "this machine and build have best, " + absl::StrJoin(isas, ", "));
-  }
-  if (config.evict != "none") {
-    return Bad("evict", config.evict, "this build supports none");
   }
   return absl::OkStatus();
 }
@@ -338,6 +366,7 @@ EngineOptions MakeEngineOptions(const Config& config) {
   options.idle_ttl_ns = config.idle_ttl_ns;
   options.max_idle_ttl_ns = config.max_idle_ttl_ns;
   options.max_sessions = config.max_sessions;
+  options.evict_idle = config.evict == "idle_lru";
   options.max_batch_rows = config.max_batch_rows;
   options.prefill_chunk_rows = std::min(config.prefill_chunk_rows, config.max_batch_rows);
   if (config.prefill_chunk_gflop > 0) {

@@ -51,6 +51,7 @@ struct Config {
   int64_t prefill_chunk_rows = 512;
   double prefill_chunk_gflop = 0;  // 0: the device's default
   int64_t max_queue = 4096;
+  int64_t max_inflight_bytes = int64_t{1} << 30;
   int64_t max_stream_steps = 64;
   int64_t max_message_bytes = int64_t{256} << 20;
 
@@ -63,6 +64,7 @@ struct Config {
   std::string auth_tokens_file;
 
   std::string log_format = "text";
+  std::string log_requests = "sampled";
 };
 
 // The table of flags over `config`, which must outlive it.

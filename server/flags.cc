@@ -316,4 +316,21 @@ std::vector<std::pair<std::string, std::string>> FlagTable::Values() const {
   return values;
 }
 
+std::vector<ShownSetting> FlagTable::Shown() const {
+  std::vector<ShownSetting> settings;
+  for (const Row& row : rows_) {
+    if (!row.flag.in_config) {
+      continue;
+    }
+    ShownSetting& setting = settings.emplace_back();
+    setting.name = row.flag.name;
+    setting.value = ValueText(row.flag);
+    setting.given = row.seen;
+    if (std::string_view(row.flag.group) == kSecurityGroup) {
+      setting.value = setting.value == row.default_text ? "off" : "set";
+    }
+  }
+  return settings;
+}
+
 }  // namespace attnd::server

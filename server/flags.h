@@ -41,6 +41,16 @@ struct Flag {
   bool in_config = true;  // false for commands such as --help
 };
 
+// Flags of this group say where secrets are.
+inline constexpr char kSecurityGroup[] = "Security";
+
+// A setting as anybody may see it.
+struct ShownSetting {
+  std::string name;
+  std::string value;   // of security, whether it is set and no more: "set" or "off"
+  bool given = false;  // by the command line or a file
+};
+
 class FlagTable {
  public:
   explicit FlagTable(std::vector<Flag> flags);
@@ -54,6 +64,8 @@ class FlagTable {
   std::string Json() const;
   // Name and present value of every setting, in the table's order.
   std::vector<std::pair<std::string, std::string>> Values() const;
+  // Of every setting, for the status page.
+  std::vector<ShownSetting> Shown() const;
 
  private:
   struct Row {

@@ -1,4 +1,4 @@
-// The HTTP side: /metrics, /healthz, /readyz and an index page.
+// The HTTP side: the status page, /status.json, /metrics, /healthz and /readyz.
 #include "server/http.h"
 
 #include <sys/socket.h>
@@ -8,12 +8,16 @@
 #include "absl/strings/str_cat.h"
 #include "httplib.h"
 #include "server/listen_address.h"
+#include "server/status_page.h"
 
 namespace attnd::server {
 namespace {
 
-// Probes and one scraper: four threads are plenty, and what they may hold is bounded.
-constexpr size_t kThreads = 4;
+// Probes, scrapers and status pages: what they ask for takes milliseconds. A connection is a
+// request, for a thread that waits for another one is lost to probes: four pages that stayed
+// connected kept /readyz waiting for seconds.
+constexpr size_t kThreads = 8;
+constexpr size_t kRequestsOfAConnection = 1;
 constexpr time_t kTimeoutSeconds = 2;
 constexpr size_t kMaxRequestBytes = 8192;
 
@@ -29,8 +33,13 @@ void SetRoutes(httplib::Server& server, const HttpHandlers& handlers) {
     response.status = ready ? 200 : 503;
     response.set_content(ready ? "ready\n" : "not ready\n", "text/plain");
   });
-  server.Get("/", [handlers](const httplib::Request&, httplib::Response& response) {
-    response.set_content(handlers.index(), "text/html; charset=utf-8");
+  server.Get("/status.json", [handlers](const httplib::Request&, httplib::Response& response) {
+    response.set_content(handlers.status(), "application/json");
+  });
+  server.Get("/", [](const httplib::Request&, httplib::Response& response) {
+    const StatusPage page = MakeStatusPage();
+    response.set_header("Content-Security-Policy", page.security_policy);
+    response.set_content(page.html, "text/html; charset=utf-8");
   });
 }
 
@@ -51,7 +60,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
   std::unique_ptr<HttpServer> http(new HttpServer());
   httplib::Server& server = http->impl_->server;
   server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  server.set_keep_alive_max_count(16);
+  server.set_keep_alive_max_count(kRequestsOfAConnection);
   server.set_keep_alive_timeout(kTimeoutSeconds);
   server.set_read_timeout(kTimeoutSeconds);
   server.set_write_timeout(kTimeoutSeconds);
@@ -61,6 +70,10 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
     const int yes = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
+  server.set_default_headers({{"Cache-Control", "no-store"},
+                              {"X-Content-Type-Options", "nosniff"},
+                              {"Referrer-Policy", "no-referrer"},
+                              {"Cross-Origin-Resource-Policy", "same-origin"}});
   SetRoutes(server, handlers);
   int port = parsed->port;
   if (port == 0) {

@@ -1,5 +1,5 @@
-// The HTTP side: /metrics, /healthz, /readyz and an index page. It has threads of its own and
-// never waits for the engine.
+// The HTTP side: the status page at /, /status.json, /metrics, /healthz and /readyz. It has threads
+// of its own and never waits for the engine.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace attnd::server {
 struct HttpHandlers {
   std::function<std::string()> metrics;
   std::function<bool()> ready;
-  std::function<std::string()> index;  // HTML
+  std::function<std::string()> status;  // JSON
 };
 
 class HttpServer {

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/host_limits.h"
 #include "prometheus/metric_family.h"
 #include "prometheus/text_serializer.h"
 #include "server/process_stats.h"
@@ -100,6 +101,22 @@ std::vector<MetricFamily> SessionMetrics(const StoreStats& s, const StoreStats& 
   };
 }
 
+// Of the host: a card's memory is taken once, at the start. Read anew because a limit can be moved
+// under a running process.
+std::vector<MetricFamily> MemoryMetrics() {
+  const MemoryLimit memory = UsableMemory();
+  return {
+      Gauge("attnd_host_memory_limit_bytes",
+            "Host memory that the server may use: of the machine, or of the control group that "
+            "leaves less.",
+            {Value(memory.limit_bytes)}),
+      Gauge("attnd_host_memory_used_bytes",
+            "Memory used under that limit, by other processes too, without what the kernel can "
+            "reclaim.",
+            {Value(memory.used_bytes)}),
+  };
+}
+
 std::vector<MetricFamily> ProcessMetrics() {
   const ProcessStats p = ReadProcessStats();
   return {
@@ -155,10 +172,13 @@ Metrics::Metrics(std::string version)
   for (int m = 0; m < kNumMethods; ++m) {
     const char* name = MethodName(static_cast<Method>(m));
     requests_ok_[m] = &requests_.Add({{"method", name}, {"code", "OK"}});
+    // Alerted on: rate() misses the first of a series that begins with it.
+    requests_.Add({{"method", name}, {"code", CodeName(absl::StatusCode::kInternal)}});
     duration_[m] = &duration.Add({{"method", name}}, kSeconds);
   }
-  for (Reason reason : {Reason::kCacheFull, Reason::kQueueFull, Reason::kNotReady,
-                        Reason::kDraining, Reason::kTooManySessions, Reason::kMessageTooLarge}) {
+  for (Reason reason :
+       {Reason::kCacheFull, Reason::kQueueFull, Reason::kNotReady, Reason::kDraining,
+        Reason::kTooManySessions, Reason::kMessageTooLarge, Reason::kSessionMoving}) {
     rejected_.Add({{"reason", ReasonName(reason)}});  // present from the start: rate() works
   }
   for (int p = 0; p < 2; ++p) {
@@ -234,6 +254,10 @@ std::vector<prometheus::MetricFamily> Metrics::Gauges() const {
       Gauge("attnd_queue_depth", "Steps waiting for the engine.", {Value(stats.queued_steps)}),
       Gauge("attnd_inflight_rpcs", "Requests being served, steps of streams included.",
             {Value(inflight_.load(std::memory_order_relaxed))}),
+      Gauge("attnd_inflight_bytes", "Bytes of steps being served and of their answers.",
+            {Value(source.inflight_bytes ? source.inflight_bytes() : 0)}),
+      Gauge("attnd_draining", "1 from SIGTERM or a call of Drain on, else 0.",
+            {Value(source.draining && source.draining() ? 1 : 0)}),
   };
   Append(CacheGauges(stats), &families);
   Append(SessionMetrics(stats.store, source.baseline), &families);
@@ -243,6 +267,7 @@ std::vector<prometheus::MetricFamily> Metrics::Gauges() const {
 std::string Metrics::Expose() const {
   std::vector<MetricFamily> families = registry_.Collect();
   Append(Gauges(), &families);
+  Append(MemoryMetrics(), &families);
   Append(ProcessMetrics(), &families);
   return prometheus::TextSerializer().Serialize(families);
 }

@@ -26,6 +26,8 @@ struct MetricsSource {
   std::string device;
   std::function<EngineStats()> stats;
   StoreStats baseline;  // sessions of the warm-up, which are nobody's
+  std::function<int64_t()> inflight_bytes;
+  std::function<bool()> draining;
 };
 
 class Metrics {

@@ -55,13 +55,15 @@ ProcessStats ReadProcessStats() {
     return stats;
   }
   std::istringstream fields(line.substr(name_end + 1));
+  // Read once: the kernel's own word on it moves by a second when the clock is set.
+  static const double boot_time = BootTimeSeconds();
   const auto tick = static_cast<double>(sysconf(_SC_CLK_TCK));
   std::string field;
   for (int i = 3; i <= 24 && fields >> field; ++i) {  // numbered as in proc(5)
     if (i == 14 || i == 15) {
       stats.cpu_seconds += std::stod(field) / tick;
     } else if (i == 22) {
-      stats.start_time_seconds = BootTimeSeconds() + std::stod(field) / tick;
+      stats.start_time_seconds = boot_time + std::stod(field) / tick;
     } else if (i == 23) {
       stats.virtual_bytes = std::stoll(field);
     } else if (i == 24) {

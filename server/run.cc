@@ -67,7 +67,7 @@ int Serve(Config config, OpenedModel model, OpenedDevice device, const FlagTable
     fields.emplace_back("passed_over", device.passed_over);
   }
   Server server(std::move(config), std::move(model), std::move(device.backend), std::move(auth),
-                version, log);
+                version, flags.Shown(), log);
   if (absl::Status status = server.Start(fields); !status.ok()) {
     return Fail(status);
   }

@@ -37,7 +37,7 @@ int64_t Nanoseconds(double seconds) { return static_cast<int64_t>(seconds * 1e9)
 }  // namespace
 
 Server::Server(Config config, OpenedModel model, std::unique_ptr<kernels::Backend> backend,
-               Auth auth, std::string version, const Log& log)
+               Auth auth, std::string version, std::vector<ShownSetting> shown, const Log& log)
     : config_(std::move(config)),
       model_(std::move(model)),
       backend_(std::move(backend)),
@@ -45,16 +45,21 @@ Server::Server(Config config, OpenedModel model, std::unique_ptr<kernels::Backen
       version_(std::move(version)),
       log_(log),
       metrics_(version_),
+      budget_(config_.max_inflight_bytes),
+      requests_(log, config_.log_requests == "sampled"),
       service_{.config = config_,
                .clock = clock_,
                .auth = auth_,
                .log = log_,
+               .requests = requests_,
                .metrics = metrics_,
                .admission = admission_,
                .streams = streams_,
+               .budget = budget_,
                .server_id = MakeServerId(),
                .on_drain = [this] { BeginDraining("admin"); },
-               .model = {}} {}
+               .model = {}},
+      status_(service_, version_, std::move(shown)) {}
 
 Server::~Server() = default;
 
@@ -91,7 +96,7 @@ absl::Status Server::Bind() {
     HttpHandlers handlers;
     handlers.metrics = [this] { return metrics_.Expose(); };
     handlers.ready = [this] { return admission_.ready(); };
-    handlers.index = [this] { return IndexPage(); };
+    handlers.status = [this] { return status_.Json(); };
     absl::StatusOr<std::unique_ptr<HttpServer>> http =
         HttpServer::Start(config_.http, std::move(handlers));
     if (!http.ok()) {
@@ -130,7 +135,8 @@ absl::Status Server::Load() {
   service_.engine = engine_.get();
   service_.row_bytes.store(2 * engine_->plan().d_model);
   metrics_.SetSource({service_.model.device(), [engine = engine_.get()] { return engine->stats(); },
-                      engine_->stats().store});
+                      engine_->stats().store, [this] { return budget_.used(); },
+                      [this] { return admission_.draining(); }});
   return absl::OkStatus();
 }
 
@@ -170,17 +176,8 @@ void Server::Stop() {
   grpc_->Shutdown(kLastCallsNs);
   engine_->Stop();
   http_.reset();
+  requests_.Flush();
   log_.Info("stopped");
-}
-
-std::string Server::IndexPage() const {
-  return absl::StrCat(
-      "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>attnd</title>"
-      "<h1>attnd ",
-      version_, "</h1><p>Attention as a service. The server is ",
-      admission_.ready() ? "ready" : "not ready",
-      ".</p><ul><li><a href=\"/metrics\">/metrics</a><li><a href=\"/healthz\">/healthz</a>"
-      "<li><a href=\"/readyz\">/readyz</a></ul></html>\n");
 }
 
 }  // namespace attnd::server

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "core/clock.h"
@@ -16,15 +17,17 @@
 #include "server/metrics.h"
 #include "server/model_loader.h"
 #include "server/service_context.h"
+#include "server/status_document.h"
 #include "server/stream_registry.h"
 
 namespace attnd::server {
 
 class Server {
  public:
-  // `config` is valid, its automatic values are resolved, and `log` outlives the server.
+  // `config` is valid, its automatic values are resolved, and `log` outlives the server. `shown`
+  // are the settings as the status page has them.
   Server(Config config, OpenedModel model, std::unique_ptr<kernels::Backend> backend, Auth auth,
-         std::string version, const Log& log);
+         std::string version, std::vector<ShownSetting> shown, const Log& log);
   ~Server();
 
   // Binds all addresses first, so that a port in use is known at once; calls are answered
@@ -43,7 +46,6 @@ class Server {
   absl::Status Bind();
   absl::Status Load();
   void BeginDraining(const char* why);
-  std::string IndexPage() const;
 
   const Config config_;
   OpenedModel model_;
@@ -55,7 +57,10 @@ class Server {
   Metrics metrics_;
   Admission admission_;
   StreamRegistry streams_;
+  ByteBudget budget_;
+  RequestLog requests_;
   ServiceContext service_;
+  StatusDocument status_;
   // In this order: what serves calls goes before what it calls.
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<HttpServer> http_;

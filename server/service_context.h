@@ -15,9 +15,11 @@
 #include "grpcpp/support/server_callback.h"
 #include "server/admission.h"
 #include "server/auth.h"
+#include "server/byte_budget.h"
 #include "server/config.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/request_log.h"
 #include "server/stream_registry.h"
 
 namespace attnd::server {
@@ -27,9 +29,11 @@ struct ServiceContext {
   const Clock& clock;
   const Auth& auth;
   const Log& log;
+  RequestLog& requests;
   Metrics& metrics;
   Admission& admission;
   StreamRegistry& streams;
+  ByteBudget& budget;
   std::string server_id;           // metadata attnd-server of every answer
   std::function<void()> on_drain;  // AdminService.Drain: health turns to not serving
 

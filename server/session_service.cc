@@ -8,7 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/error.h"
 #include "server/build_step.h"
-#include "server/refused_stream.h"
+#include "server/export_stream.h"
+#include "server/import_stream.h"
 #include "server/status_map.h"
 #include "server/unary_call.h"
 #include "server/validate.h"
@@ -20,9 +21,11 @@ namespace {
 constexpr int64_t kDefaultPageSize = 100;
 constexpr int64_t kMaxPageSize = 1000;
 
-absl::Status NotImplemented(const char* what) {
-  return MakeError(Reason::kNotImplemented,
-                   absl::StrCat(what, " is not implemented in this version of attnd"));
+// Of a request that may name one; -1: the server's default.
+template <typename Request>
+absl::StatusOr<int64_t> ReadIdleTtl(const Request& request) {
+  return request.has_idle_ttl() ? CheckDuration("idle_ttl", request.idle_ttl())
+                                : absl::StatusOr<int64_t>(-1);
 }
 
 absl::StatusOr<CreateOptions> ReadCreate(const Caller& caller,
@@ -33,13 +36,28 @@ absl::StatusOr<CreateOptions> ReadCreate(const Caller& caller,
   options.prefix_length = request.prefix_length();
   options.max_tokens = request.max_tokens();
   options.affinity_key = request.affinity_key();
-  if (request.has_idle_ttl()) {
-    const absl::StatusOr<int64_t> ttl = CheckDuration("idle_ttl", request.idle_ttl());
-    if (!ttl.ok()) {
-      return ttl.status();
-    }
-    options.idle_ttl_ns = *ttl;
+  const absl::StatusOr<int64_t> ttl = ReadIdleTtl(request);
+  if (!ttl.ok()) {
+    return ttl.status();
   }
+  options.idle_ttl_ns = *ttl;
+  return options;
+}
+
+absl::StatusOr<ForkOptions> ReadFork(const v1::ForkSessionRequest& request) {
+  ForkOptions options;
+  options.id = request.new_session_id();
+  options.position = request.position();
+  options.max_tokens = request.max_tokens();
+  if (options.position < 0) {
+    return MakeError(Reason::kBadArgument,
+                     absl::StrCat("position is ", options.position, "; expected 0 or more"));
+  }
+  const absl::StatusOr<int64_t> ttl = ReadIdleTtl(request);
+  if (!ttl.ok()) {
+    return ttl.status();
+  }
+  options.idle_ttl_ns = *ttl;
   return options;
 }
 
@@ -119,10 +137,41 @@ grpc::ServerUnaryReactor* SessionService::ListSessions(grpc::CallbackServerConte
 }
 
 grpc::ServerUnaryReactor* SessionService::ForkSession(grpc::CallbackServerContext* context,
-                                                      const v1::ForkSessionRequest* /*request*/,
-                                                      v1::Session* /*response*/) {
-  return AnswerNow(service_, context, Method::kForkSession,
-                   [](const Caller&) { return NotImplemented("ForkSession"); });
+                                                      const v1::ForkSessionRequest* request,
+                                                      v1::Session* response) {
+  auto* call = new UnaryCall(service_, context, Method::kForkSession);
+  call->Start([&](const Caller& caller) -> absl::Status {
+    if (absl::Status status = service_.admission.AdmitWork(); !status.ok()) {
+      return status;
+    }
+    const absl::StatusOr<ForkOptions> options = ReadFork(*request);
+    if (!options.ok()) {
+      Touch(service_, caller, request->session_id());
+      return options.status();
+    }
+    absl::StatusOr<std::unique_ptr<Step>> step = BuildOperation(
+        service_, caller, request->session_id(),
+        [this, options = *options, response](const std::shared_ptr<Session>& session) {
+          const absl::StatusOr<SessionInfo> info =
+              service_.engine->sessions().Fork(*session, options);
+          if (info.ok()) {
+            WriteSession(*info, response);
+          }
+          return info.status();
+        });
+    if (!step.ok()) {
+      return step.status();
+    }
+    (*step)->done = [call](std::unique_ptr<Step> done) {
+      call->Ran(*done);
+      const absl::Status outcome = done->Outcome();
+      const std::string shape = outcome.ok() ? "" : StepShapeText(*done);
+      done.reset();
+      call->Answer(outcome, shape);
+    };
+    return Submit(service_, *std::move(step));
+  });
+  return call;
 }
 
 grpc::ServerUnaryReactor* SessionService::RewindSession(grpc::CallbackServerContext* context,
@@ -137,6 +186,7 @@ grpc::ServerUnaryReactor* SessionService::RewindSession(grpc::CallbackServerCont
     const std::string tenant = caller.tenant;
     (*step)->done = [this, call, response, tenant,
                      id = request->session_id()](std::unique_ptr<Step> done) {
+      call->Ran(*done);
       const absl::Status status = Guarded([&]() -> absl::Status {
         absl::Status outcome = done->Outcome();
         if (!outcome.ok()) {
@@ -176,15 +226,13 @@ grpc::ServerUnaryReactor* SessionService::CloseSession(grpc::CallbackServerConte
 }
 
 grpc::ServerWriteReactor<v1::ExportSessionResponse>* SessionService::ExportSession(
-    grpc::CallbackServerContext* context, const v1::ExportSessionRequest* /*request*/) {
-  return new RefusedStream<grpc::ServerWriteReactor<v1::ExportSessionResponse>>(
-      service_, context, Method::kExportSession, NotImplemented("ExportSession"));
+    grpc::CallbackServerContext* context, const v1::ExportSessionRequest* request) {
+  return new ExportStream(service_, context, *request);
 }
 
 grpc::ServerReadReactor<v1::ImportSessionRequest>* SessionService::ImportSession(
-    grpc::CallbackServerContext* context, v1::Session* /*response*/) {
-  return new RefusedStream<grpc::ServerReadReactor<v1::ImportSessionRequest>>(
-      service_, context, Method::kImportSession, NotImplemented("ImportSession"));
+    grpc::CallbackServerContext* context, v1::Session* response) {
+  return new ImportStream(service_, context, response);
 }
 
 }  // namespace attnd::server

@@ -22,7 +22,10 @@ Method StepMethod(const v1::StepRequest& request) {
 }  // namespace
 
 StepsStream::StepsStream(ServiceContext& service, grpc::CallbackServerContext* context)
-    : service_(service), context_(context) {
+    : service_(service),
+      context_(context),
+      began_(service.clock.Now()),
+      trace_(service.requests, *context) {
   service_.live_calls.fetch_add(1);
   AddServerMetadata(service_, context_);
   absl::StatusOr<Caller> caller = MakeCaller(service_, *context_);
@@ -33,9 +36,7 @@ StepsStream::StepsStream(ServiceContext& service, grpc::CallbackServerContext* c
   service_.streams.Add(this);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!status.ok()) {
-    finished_ = true;
-    AddReasonMetadata(status, context_);
-    Finish(ToGrpcStatus(status));
+    End(status);
     return;
   }
   caller_ = *std::move(caller);
@@ -90,15 +91,17 @@ void StepsStream::Handle(const v1::StepRequest& request, const TensorBytes& hidd
   open->method = StepMethod(request);
   open->began = service_.clock.Now();
   open->caller = caller_;
+  open->trace = trace_;
   open->caller.cancelled = std::make_shared<std::atomic<bool>>(false);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     open->caller.cancelled->store(cancelled_);
     open_.emplace(open->step_id, open->caller.cancelled);
+    ++steps_;
   }
   const absl::Status status = Guarded([&] { return Start(request, hidden, open); });
   if (!status.ok()) {
-    Answer(*open, status, "", {});
+    Answer(open, status, "", {});
   }
 }
 
@@ -124,7 +127,8 @@ absl::Status StepsStream::Start(const v1::StepRequest& request, const TensorByte
     return built.status();
   }
   open->output_dtype = built->output_dtype;
-  built->step->done = [this, open](std::unique_ptr<Step> step) { Complete(*open, step.get()); };
+  open->charge = std::move(built->charge);
+  built->step->done = [this, open](std::unique_ptr<Step> step) { Complete(open, step.get()); };
   return Submit(service_, std::move(built->step));
 }
 
@@ -142,13 +146,14 @@ void StepsStream::CancelStep(uint64_t step_id) {
   service_.engine->Poke();  // an open step was admitted, so there is an engine
 }
 
-void StepsStream::Complete(const OpenStep& open, Step* step) {
+void StepsStream::Complete(const std::shared_ptr<OpenStep>& open, Step* step) {
   std::vector<StreamAnswer> parts;
   const absl::Status status = Guarded([&]() -> absl::Status {
     RecordStep(service_, *step);
+    open->trace.Ran(*step);
     absl::Status outcome = step->Outcome();
     if (outcome.ok()) {
-      parts = Parts(open, step);
+      parts = Parts(*open, step);
     }
     return outcome;
   });
@@ -173,25 +178,28 @@ std::vector<StreamAnswer> StepsStream::Parts(const OpenStep& open, Step* step) c
   return parts;
 }
 
-void StepsStream::Answer(const OpenStep& open, const absl::Status& status, const std::string& shape,
-                         std::vector<StreamAnswer> parts) {
-  service_.metrics.Rpc(open.method, status,
-                       static_cast<double>(service_.clock.Now() - open.began) * 1e-9);
+void StepsStream::Answer(const std::shared_ptr<OpenStep>& open, const absl::Status& status,
+                         const std::string& shape, std::vector<StreamAnswer> parts) {
+  const int64_t total_ns = service_.clock.Now() - open->began;
+  service_.metrics.Rpc(open->method, status, static_cast<double>(total_ns) * 1e-9);
   service_.metrics.RpcEnded();
+  open->trace.Ended(open->method, status, total_ns, open->step_id);
   if (!status.ok()) {
     if (WireReason(status) == Reason::kInternal) {
-      service_.log.Error("internal_error", {{"method", MethodName(open.method)},
+      service_.log.Error("internal_error", {{"method", MethodName(open->method)},
                                             {"request", shape},
                                             {"message", status.ToString()}});
     }
-    parts.assign(1, EncodeFailure(open.step_id, status));
+    parts.assign(1, EncodeFailure(open->step_id, status));
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  Forget(open);
+  Forget(*open);
   if (cancelled_) {
     --unanswered_;
   } else {
-    outgoing_.insert(outgoing_.end(), parts.begin(), parts.end());
+    for (StreamAnswer& part : parts) {
+      outgoing_.push_back({std::move(part), open});
+    }
   }
   Advance();
 }
@@ -212,7 +220,7 @@ void StepsStream::Advance() {
   }
   if (!writing_ && !cancelled_ && !outgoing_.empty()) {
     writing_ = true;
-    StartWrite(&outgoing_.front().bytes);
+    StartWrite(&outgoing_.front().answer.bytes);
   }
   const bool wants_more = !read_closed_ && !cancelled_ && !closing_;
   if (!reading_ && wants_more && unanswered_ < service_.config.max_stream_steps) {
@@ -220,27 +228,32 @@ void StepsStream::Advance() {
     StartRead(&request_);
   }
   if (!wants_more && unanswered_ == 0 && !writing_) {
-    finished_ = true;
     absl::Status status = broken_;
     if (!read_closed_ && closing_) {
       status = MakeRetryableError(Reason::kDraining, "the server is stopping", 1000);
     }
-    AddReasonMetadata(status, context_);
-    Finish(ToGrpcStatus(status));
+    End(status);
   }
+}
+
+void StepsStream::End(const absl::Status& status) {
+  finished_ = true;
+  trace_.StreamEnded(status, service_.clock.Now() - began_, steps_);
+  AddReasonMetadata(status, context_);
+  Finish(ToGrpcStatus(status));
 }
 
 void StepsStream::OnWriteDone(bool ok) {
   const std::lock_guard<std::mutex> lock(mutex_);
   writing_ = false;
   cancelled_ = cancelled_ || !ok;
-  if (!outgoing_.front().more) {
+  if (!outgoing_.front().answer.more) {
     --unanswered_;
   }
   outgoing_.pop_front();
   if (cancelled_) {
-    for (const StreamAnswer& answer : outgoing_) {
-      unanswered_ -= answer.more ? 0 : 1;
+    for (const Outgoing& outgoing : outgoing_) {
+      unanswered_ -= outgoing.answer.more ? 0 : 1;
     }
     outgoing_.clear();
   }
@@ -256,7 +269,7 @@ void StepsStream::OnCancel() {
     }
     // What is being written is dropped when OnWriteDone says so.
     while (outgoing_.size() > (writing_ ? 1U : 0U)) {
-      unanswered_ -= outgoing_.back().more ? 0 : 1;
+      unanswered_ -= outgoing_.back().answer.more ? 0 : 1;
       outgoing_.pop_back();
     }
     Advance();

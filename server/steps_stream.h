@@ -43,6 +43,13 @@ class StepsStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
     MonotonicNs began = 0;
     Caller caller;
     DType output_dtype = DType::kF32;
+    ByteCharge charge;
+    RequestTrace trace;
+  };
+  // A message of a step's answer. The step, and what it is charged, lasts until all have left.
+  struct Outgoing {
+    StreamAnswer answer;
+    std::shared_ptr<const OpenStep> step;
   };
 
   void OnReadDone(bool ok) override;
@@ -55,24 +62,29 @@ class StepsStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
                      const std::shared_ptr<OpenStep>& open);
   void CancelStep(uint64_t step_id);
   // The engine's thread.
-  void Complete(const OpenStep& open, Step* step);
-  void Answer(const OpenStep& open, const absl::Status& status, const std::string& shape,
-              std::vector<StreamAnswer> parts);
+  void Complete(const std::shared_ptr<OpenStep>& open, Step* step);
+  void Answer(const std::shared_ptr<OpenStep>& open, const absl::Status& status,
+              const std::string& shape, std::vector<StreamAnswer> parts);
   // Takes the step's output.
   std::vector<StreamAnswer> Parts(const OpenStep& open, Step* step) const;
   void Forget(const OpenStep& open);
   // Starts what may be started: a write, a read, the end. Under the lock.
   void Advance();
+  // Ends the call. Under the lock.
+  void End(const absl::Status& status);
 
   ServiceContext& service_;
   grpc::CallbackServerContext* const context_;
+  const MonotonicNs began_;
+  const RequestTrace trace_;
   Caller caller_;
   grpc::ByteBuffer request_;  // the read under way
 
   std::mutex mutex_;
   std::unordered_multimap<uint64_t, CancelFlag> open_;  // by step_id
-  std::deque<StreamAnswer> outgoing_;
+  std::deque<Outgoing> outgoing_;
   int64_t unanswered_ = 0;
+  int64_t steps_ = 0;     // that came
   bool reading_ = false;  // also while what was read is being handled
   bool writing_ = false;
   bool read_closed_ = false;

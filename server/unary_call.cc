@@ -17,16 +17,21 @@ void AddReasonMetadata(const absl::Status& status, grpc::CallbackServerContext* 
 }
 
 UnaryCall::UnaryCall(ServiceContext& service, grpc::CallbackServerContext* context, Method method)
-    : service_(service), context_(context), method_(method), began_(service.clock.Now()) {
+    : service_(service),
+      context_(context),
+      method_(method),
+      began_(service.clock.Now()),
+      trace_(service.requests, *context) {
   service_.live_calls.fetch_add(1);
   service_.metrics.RpcBegan();
   AddServerMetadata(service_, context_);
 }
 
 void UnaryCall::Answer(const absl::Status& status, const std::string& shape) {
-  const double seconds = static_cast<double>(service_.clock.Now() - began_) * 1e-9;
-  service_.metrics.Rpc(method_, status, seconds);
+  const int64_t total_ns = service_.clock.Now() - began_;
+  service_.metrics.Rpc(method_, status, static_cast<double>(total_ns) * 1e-9);
   service_.metrics.RpcEnded();
+  trace_.Ended(method_, status, total_ns);
   if (!status.ok() && WireReason(status) == Reason::kInternal) {
     service_.log.Error(
         "internal_error",

@@ -39,6 +39,12 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   // describes the request, never its data, for the log of an INTERNAL error.
   void Answer(const absl::Status& status, const std::string& shape = "");
 
+  // The engine has let go of the call's step.
+  void Ran(const Step& step) { trace_.Ran(step); }
+
+  // Keeps `charge` until the answer has left.
+  void Keep(ByteCharge charge) { charge_ = std::move(charge); }
+
   // Runs `fn(caller)`; answers with its error, or leaves the call open when it is OK: then the
   // engine owns a step that will answer. Touches nothing of the call after that.
   template <typename Fn>
@@ -67,6 +73,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   grpc::CallbackServerContext* const context_;
   const Method method_;
   const MonotonicNs began_;
+  RequestTrace trace_;
+  ByteCharge charge_;
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
 };
 

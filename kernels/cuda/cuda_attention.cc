@@ -12,7 +12,8 @@
 namespace attnd::kernels::cuda {
 namespace {
 
-// Work items of a launch that has splits: 27 for each multiprocessor of a B200 with 148.
+// Work items of a launch that has splits: 440 for each multiprocessor of a B200 with 148. More
+// where one sequence has more, by thousands of KV heads.
 constexpr int64_t kMaxWork = 65536;
 constexpr int64_t kTileRows = 64;  // of the largest tile of GQA, and its decode variant's
 constexpr int64_t kDecodeRows = 16;
@@ -112,13 +113,15 @@ absl::Status CudaAttention::Prepare(const BatchLimits& limits, const LocalShape*
   const DeviceProperties& device = runtime_->properties();
   splits_ = std::make_unique<SplitPlan>(options_.deterministic, SpanLimit(limits));
   int64_t partial = options_.partial_bytes;
+  max_work_ = kMaxWork;
   absl::Status status;
   // At least the partials of one sequence, whatever it is.
   const auto grow = [&](int64_t decode_tiles, int64_t decode_rows, int64_t heads_q, int64_t width) {
     const int64_t tiles = limits.max_rows * heads_q / kTileRows + heads_q;
-    partial =
-        std::max({partial, splits_->MostWork(decode_tiles, 0) * PartialBytes(decode_rows, width),
-                  splits_->MostWork(0, tiles) * PartialBytes(kTileRows, width)});
+    const int64_t decode_work = splits_->MostWork(decode_tiles, 0);
+    partial = std::max({partial, decode_work * PartialBytes(decode_rows, width),
+                        splits_->MostWork(0, tiles) * PartialBytes(kTileRows, width)});
+    max_work_ = std::max(max_work_, decode_work);
   };
   if (local != nullptr) {
     status.Update(CheckPlain(device, "local", local->d_head, 0, local->d_head));
@@ -134,7 +137,7 @@ absl::Status CudaAttention::Prepare(const BatchLimits& limits, const LocalShape*
   }
   status.Update(work_begin_.Allocate(runtime_, "work of sequences",
                                      (limits.max_sequences + 2) * int64_t{sizeof(int64_t)}));
-  status.Update(arrivals_.Allocate(runtime_, "arrivals of splits", kMaxWork * 4));
+  status.Update(arrivals_.Allocate(runtime_, "arrivals of splits", max_work_ * 4));
   status.Update(partial_.Allocate(runtime_, "partial results of splits", partial));
   if (status.ok()) {
     runtime_->Zero(arrivals_.data(), arrivals_.bytes());
@@ -205,11 +208,13 @@ void CudaAttention::LaunchShare(const BatchView& view, const Share& share, const
   schedule.arrivals = arrivals_.as<int32_t>();
   schedule.partial = partial_.as<float>();
   schedule.max_work = static_cast<int32_t>(
-      std::min(kMaxWork, partial_.bytes() / PartialBytes(form.tile_rows, form.width)));
+      std::min(max_work_, partial_.bytes() / PartialBytes(form.tile_rows, form.width)));
   int each = share.count;
   // One split leaves no partials, and those that the device chooses keep to their room.
   if (share.split.max_splits > 1) {
-    const int64_t work = TileCount(form.tiles, share.rows) * share.split.max_splits;
+    // Sequences without rows have no tile.
+    const int64_t tiles = std::max<int64_t>(TileCount(form.tiles, share.rows), 1);
+    const int64_t work = tiles * share.split.max_splits;
     Check(work <= schedule.max_work, "the partials of a sequence have room");
     each = static_cast<int>(std::min<int64_t>(each, schedule.max_work / work));
   }

@@ -72,6 +72,7 @@ class CudaAttention {
   const AttentionOptions options_;
   std::unique_ptr<SplitPlan> splits_;
   OwnedDeviceMemory work_begin_, arrivals_, partial_;
+  int64_t max_work_ = 0;  // arrivals that there are
 };
 
 }  // namespace attnd::kernels::cuda

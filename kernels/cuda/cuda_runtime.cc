@@ -241,6 +241,9 @@ std::unique_ptr<Graph> CudaRuntime::Capture(const std::function<void()>& work) {
     cudaGetLastError();
     return nullptr;
   }
+  // What failed before is still to be said by Synchronize().
+  const cudaError_t earlier_error = stream_.TakeError();
+  const std::string earlier_blas_error = std::exchange(blas_error_, "");
   work();
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t exec = nullptr;
@@ -252,8 +255,11 @@ std::unique_ptr<Graph> CudaRuntime::Capture(const std::function<void()>& work) {
   if (!recorded) {
     // The same work is then launched as it is, and says what is wrong.
     stream_.TakeError();
-    blas_error_.clear();
     cudaGetLastError();
+  }
+  stream_.Keep(earlier_error);
+  blas_error_ = earlier_blas_error;
+  if (!recorded) {
     return nullptr;
   }
   return std::make_unique<CudaGraph>(exec);

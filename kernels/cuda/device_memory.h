@@ -27,8 +27,10 @@ class RuntimeMemory {
 
   absl::Status Allocate(std::shared_ptr<Runtime> runtime, const char* purpose, int64_t bytes) {
     Free();
-    absl::StatusOr<void*> data =
-        kPinned ? runtime->AllocatePinned(purpose, bytes) : runtime->AllocateDevice(purpose, bytes);
+    // A byte more than is used: cudaMalloc() puts allocations of a multiple of 512 bytes side by
+    // side, staging.h copies neighbours together, and CUDA refuses a copy that lies in two.
+    absl::StatusOr<void*> data = kPinned ? runtime->AllocatePinned(purpose, bytes)
+                                         : runtime->AllocateDevice(purpose, bytes + 1);
     if (!data.ok()) {
       return data.status();
     }

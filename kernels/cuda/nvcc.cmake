@@ -21,6 +21,10 @@ macro(attnd_find_nvcc)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     set(CMAKE_CUDA_STANDARD 20)
+    # Debian's CMake asks for a library that CUDA 13 no longer has, and fails without its target.
+    if(NOT TARGET CUDA::nvToolsExt)
+      add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+    endif()
     find_package(CUDAToolkit REQUIRED)  # cudart and cuBLAS
     set(ATTND_NVCC ON)
   endif()

@@ -80,10 +80,65 @@ class EngineThreadsTest : public testing::Test {
     return waiter.Wait();
   }
 
+  // Small steps on this thread while another does something.
+  template <typename Fn>
+  void RunStepsWhile(Fn fn) {
+    if (busy_ == nullptr) {
+      busy_ = *engine_->sessions().Find("", engine_->sessions().Create({})->id);
+    }
+    std::atomic<bool> done{false};
+    std::thread other([&] {
+      fn();
+      done.store(true);
+    });
+    const std::vector<float> rows = RandomRows(1, 2, kD);
+    do {
+      Run(busy_, 0, busy_->Length(0), rows, 0, false);
+      if (busy_->Length(0) > 100) {
+        EXPECT_TRUE(busy_->Commit({{0, LayerCache{}}}).ok());
+      }
+    } while (!done.load());
+    other.join();
+  }
+
+  template <typename Holds>
+  static bool Becomes(Holds holds) {
+    for (int ms = 0; !holds() && ms < 5000; ++ms) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return holds();
+  }
+
   SystemClock clock_;
   std::unique_ptr<WeightSource> weights_;
   std::unique_ptr<Engine> engine_;
+  std::shared_ptr<Session> busy_;  // before the engine in destruction
 };
+
+// Callers' threads that ran batches took back wake-ups that were the engine's thread's.
+TEST_F(EngineThreadsTest, NoJobIsLeftBehind) {
+  for (int round = 0; round < 300; ++round) {
+    const auto ran = std::make_shared<std::atomic<int>>(0);  // a late job may outlive the test
+    RunStepsWhile([&] {
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_TRUE(engine_->Post([ran](kernels::Backend*) { ran->fetch_add(1); }));
+      }
+    });
+    ASSERT_TRUE(Becomes([&] { return ran->load() == 4; })) << "round " << round;
+  }
+}
+
+TEST_F(EngineThreadsTest, SessionsExpireThoughNothingElseHappens) {
+  for (int round = 0; round < 300; ++round) {
+    RunStepsWhile([&] {
+      CreateOptions brief;
+      brief.idle_ttl_ns = 1'000'000;
+      EXPECT_TRUE(engine_->sessions().Create(brief).ok());
+    });
+    ASSERT_TRUE(Becomes([&] { return engine_->sessions().stats().sessions == 1; }))
+        << "round " << round;
+  }
+}
 
 TEST_F(EngineThreadsTest, ManyCallersGetRightAnswers) {
   const std::vector<float> rows = RandomRows(1, 120, kD);

@@ -42,7 +42,6 @@ TEST(Error, CodesAreTheContracts) {
       {C::kUnavailable, {"NOT_READY", "DRAINING", "SESSION_MOVING"}},
       {C::kDeadlineExceeded, {"STEP_TIMEOUT"}},
       {C::kCancelled, {"STEP_CANCELLED"}},
-      {C::kUnimplemented, {"NOT_IMPLEMENTED"}},
       {C::kInternal, {"INTERNAL"}},
   };
   std::map<C, std::set<std::string>> ours;

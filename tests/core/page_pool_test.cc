@@ -41,6 +41,7 @@ class PagePoolTest : public testing::Test {
   FakeMemory memory_{kSlabs * kMinSlabBytes};
   PagePool pool_{&memory_, kPageBytes};
   Account account_;
+  Account promised_;  // outlives the lists, as an account must
   std::array<PageList, kNumPageKinds> lists_;
 };
 
@@ -68,8 +69,7 @@ TEST_F(PagePoolTest, NeitherKindStarvesWhileTheOtherHasRoom) {
 }
 
 TEST_F(PagePoolTest, PromisedPagesAreThereWhenEverythingElseIsTaken) {
-  Account promised;
-  ASSERT_TRUE(pool_.Promise(&promised, {20, 7, 0}).ok());
+  ASSERT_TRUE(pool_.Promise(&promised_, {20, 7, 0}).ok());
   // 20 global pages need 2 slabs, 7 local ones 2: 8 slabs are left for others.
   ASSERT_TRUE(pool_.Take(&account_, {16 * 8, 0, 0}, &lists_).ok());
   pool_.Audit();
@@ -80,25 +80,24 @@ TEST_F(PagePoolTest, PromisedPagesAreThereWhenEverythingElseIsTaken) {
   EXPECT_FALSE(pool_.Take(&account_, {1, 0, 0}, &none).ok());
   EXPECT_FALSE(pool_.Take(&account_, {0, 1, 0}, &none).ok());
   std::array<PageList, kNumPageKinds> own;
-  EXPECT_TRUE(pool_.Take(&promised, {20, 7, 0}, &own).ok());
+  EXPECT_TRUE(pool_.Take(&promised_, {20, 7, 0}, &own).ok());
   pool_.Audit();
-  EXPECT_EQ(pool_.UnusedPromiseBytes(promised), 0);
+  EXPECT_EQ(pool_.UnusedPromiseBytes(promised_), 0);
   own[0].Truncate(5);  // what a reserved session frees is promised to it again
-  EXPECT_EQ(pool_.UnusedPromiseBytes(promised), 15 * kPageBytes[0]);
+  EXPECT_EQ(pool_.UnusedPromiseBytes(promised_), 15 * kPageBytes[0]);
   EXPECT_FALSE(pool_.Take(&account_, {1, 0, 0}, &none).ok());
   own = {};
-  ASSERT_TRUE(pool_.Promise(&promised, {}).ok());
+  ASSERT_TRUE(pool_.Promise(&promised_, {}).ok());
   EXPECT_TRUE(pool_.Take(&account_, {1, 0, 0}, &none).ok());
   pool_.Audit();
 }
 
 TEST_F(PagePoolTest, RefusesAPromiseThatItCannotKeep) {
-  Account promised;
-  EXPECT_EQ(ReasonOf(pool_.Promise(&promised, {16 * 12 + 1, 0, 0})), Reason::kCacheFull);
-  EXPECT_TRUE(pool_.Promise(&promised, {16 * 12, 0, 0}).ok());
+  EXPECT_EQ(ReasonOf(pool_.Promise(&promised_, {16 * 12 + 1, 0, 0})), Reason::kCacheFull);
+  EXPECT_TRUE(pool_.Promise(&promised_, {16 * 12, 0, 0}).ok());
   Account other;
   EXPECT_FALSE(pool_.Promise(&other, {0, 0, 1}).ok());
-  ASSERT_TRUE(pool_.Promise(&promised, {}).ok());
+  ASSERT_TRUE(pool_.Promise(&promised_, {}).ok());
 }
 
 TEST_F(PagePoolTest, SharedPagesAreFreedByTheLastOwner) {
@@ -116,13 +115,83 @@ TEST_F(PagePoolTest, SharedPagesAreFreedByTheLastOwner) {
   pool_.Audit();
 }
 
+TEST_F(PagePoolTest, APageThatSeveralHoldIsCountedOnce) {
+  Account other;
+  ASSERT_TRUE(pool_.Take(&account_, {4, 0, 0}, &lists_).ok());
+  std::vector<PageList> shared = *pool_.Share({&lists_[0]}, &other);
+  EXPECT_EQ(Used(), 4 * kPageBytes[0]);
+  EXPECT_TRUE(pool_.HeldByOthers(lists_[0][0], &account_));
+  EXPECT_TRUE(pool_.HeldByOthers(lists_[0][0], &other));
+  EXPECT_EQ(account_.used[0] + other.used[0], 4);
+  pool_.Audit();
+  lists_[0].Truncate(1);
+  EXPECT_EQ(account_.used[0] + other.used[0], 4);
+  EXPECT_FALSE(pool_.HeldByOthers(shared[0][1], &other));
+  pool_.Audit();
+  shared.clear();
+  EXPECT_EQ(other.used, PerKind{});
+  EXPECT_EQ(Used(), kPageBytes[0]);
+  pool_.Audit();
+}
+
+TEST_F(PagePoolTest, APromiseHoldsWhoeverKeepsItsPages) {
+  Account second;
+  ASSERT_TRUE(pool_.Promise(&promised_, {16 * 5, 0, 0}).ok());
+  ASSERT_TRUE(pool_.Take(&promised_, {16 * 5, 0, 0}, &lists_).ok());
+  // Who has no promise takes over what they share: the promise then needs as much once more.
+  std::vector<PageList> shared = *pool_.Share({&lists_[0]}, &account_);
+  EXPECT_EQ(pool_.UnusedPromiseBytes(promised_), 16 * 5 * kPageBytes[0]);
+  ASSERT_TRUE(pool_.Promise(&second, {16 * 2, 0, 0}).ok());
+  std::array<PageList, kNumPageKinds> more;
+  ASSERT_TRUE(pool_.Take(&second, {16 * 2, 0, 0}, &more).ok());
+  EXPECT_EQ(ReasonOf(pool_.Share({&more[0]}, &account_).status()), Reason::kCacheFull);
+  EXPECT_TRUE(pool_.Share({&more[0]}, &promised_).ok());  // of two promises one covers it
+  lists_ = {};
+  pool_.Audit();
+  EXPECT_TRUE(pool_.Take(&promised_, {16 * 5, 0, 0}, &lists_).ok());
+  pool_.Audit();
+}
+
+TEST_F(PagePoolTest, AsksForRoomOnlyWhereRoomCanBeHad) {
+  std::vector<int64_t> asked;
+  pool_.SetReliever([&](int64_t bytes) {
+    asked.push_back(bytes);
+    const bool any = !lists_[0].empty();
+    lists_[0].Truncate(std::max<int64_t>(0, lists_[0].size() - 16));
+    return any;
+  });
+  ASSERT_TRUE(pool_.Promise(&promised_, {0, 5 * 4, 0}).ok());
+  ASSERT_TRUE(pool_.Take(&account_, {16 * 8, 0, 0}, &lists_).ok());
+  Account taker;
+  std::array<PageList, kNumPageKinds> taken;
+  EXPECT_FALSE(pool_.Take(&taker, {16 * 8 + 1, 0, 0}, &taken).ok());
+  EXPECT_TRUE(asked.empty());  // the promise leaves no more than 8 slabs to anybody
+  EXPECT_TRUE(pool_.Take(&taker, {0, 0, 60}, &taken).ok());
+  EXPECT_EQ(asked, std::vector<int64_t>(3, 60 * kPageBytes[2]));
+  EXPECT_TRUE(pool_.Promise(&taker, {0, 5 * 5, 60}).ok());
+  EXPECT_EQ(asked.size(), 8U);
+}
+
 TEST_F(PagePoolTest, ReturnsTheMemoryOfEmptySlabsOnce) {
   ASSERT_TRUE(pool_.Take(&account_, {16 * 3, 0, 0}, &lists_).ok());
-  EXPECT_EQ(pool_.Trim(), 0);
+  EXPECT_EQ(pool_.Trim(9), 0);
   lists_ = {};
-  EXPECT_EQ(pool_.Trim(), 3 * kMinSlabBytes);
+  EXPECT_EQ(pool_.Trim(2), 2 * kMinSlabBytes);
+  EXPECT_EQ(pool_.Trim(2), kMinSlabBytes);
   EXPECT_EQ(memory_.discarded(), 3 * kMinSlabBytes);
-  EXPECT_EQ(pool_.Trim(), 0);
+  EXPECT_EQ(pool_.Trim(2), 0);
+}
+
+TEST_F(PagePoolTest, SlabsThatAreUsedAgainAreReturnedAgain) {
+  for (int64_t slabs : {3, 2, 4}) {
+    ASSERT_TRUE(pool_.Take(&account_, {16 * slabs, 0, 0}, &lists_).ok());
+    lists_ = {};
+    EXPECT_EQ(pool_.Trim(1), kMinSlabBytes);
+    ASSERT_TRUE(pool_.Take(&account_, {16 * slabs, 0, 0}, &lists_).ok());
+    lists_ = {};
+    EXPECT_EQ(pool_.Trim(9), slabs * kMinSlabBytes);
+    EXPECT_EQ(pool_.Trim(9), 0);
+  }
 }
 
 TEST_F(PagePoolTest, TheLeastMemoryIsASlabAKind) {
@@ -197,7 +266,7 @@ TEST_F(PagePoolTest, AccountsExactlyUnderRandomOperations) {
     }
     pool_.Audit();
     if (pick(200) == 0) {
-      pool_.Trim();
+      pool_.Trim(3);
     }
   }
   EXPECT_GT(refused, 1000) << "the pool was never full";

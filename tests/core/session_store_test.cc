@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "core/error.h"
 #include "tests/support/test_engine.h"
@@ -113,6 +117,38 @@ TEST_F(SessionStoreTest, ACallThatNamesItRestartsTheIdleTimeAndListDoesNot) {
   EXPECT_EQ(store_.next_expiry(), engine_.clock().Now() - 200 + 1000);
 }
 
+TEST_F(SessionStoreTest, SessionsThatExpireTogetherEndAFewAtATime) {
+  for (int i = 0; i < 50; ++i) {
+    engine_.Create();
+  }
+  EXPECT_EQ(store_.ReapExpired(), 0);
+  engine_.clock().Advance(1001);
+  const int64_t first = store_.ReapExpired();
+  EXPECT_GT(first, 0);
+  EXPECT_LT(first, 50);
+  EXPECT_LE(store_.next_expiry(), engine_.clock().Now()) << "there are more";
+  engine_.RunAll();
+  EXPECT_EQ(store_.stats().sessions, 0);
+  EXPECT_EQ(store_.stats().expired, 50);
+  EXPECT_EQ(store_.next_expiry(), kNever);
+}
+
+TEST_F(SessionStoreTest, RoomIsMadeOfTheExpiredBehindThoseUsedSince) {
+  for (int i = 0; i < 49; ++i) {
+    engine_.Create(0, 0, "used" + std::to_string(i));
+  }
+  engine_.Create(0, 0, "zz");
+  engine_.clock().Advance(500);
+  for (int i = 0; i < 49; ++i) {
+    ASSERT_TRUE(store_.Get("", "used" + std::to_string(i)).ok());
+  }
+  EXPECT_FALSE(store_.MakeRoom(1));
+  engine_.clock().Advance(501);
+  EXPECT_TRUE(store_.MakeRoom(1));
+  EXPECT_EQ(ReasonOf(store_.Get("", "zz").status()), Reason::kSessionExpired);
+  EXPECT_EQ(store_.stats().sessions, 49);
+}
+
 TEST_F(SessionStoreTest, ListsByPages) {
   for (int i = 0; i < 7; ++i) {
     engine_.Create(0, 0, "s" + std::to_string(i));
@@ -151,6 +187,197 @@ TEST_F(SessionStoreTest, ReservesOrRefuses) {
   options.prefix_length = 4096;  // whose rows may all be held back
   TestEngine tight(TinyConfig(8, 2), "random:7", small);
   EXPECT_EQ(ReasonOf(tight.engine().sessions().Create(options).status()), Reason::kCacheFull);
+}
+
+class EvictionTest : public testing::Test {
+ protected:
+  static TestEngineOptions Options(bool evict) {
+    TestEngineOptions options;
+    options.engine.kv_cache_bytes = int64_t{3} << 20;
+    options.engine.evict_idle = evict;
+    return options;
+  }
+  // Latents of which the pool holds some 2000 tokens.
+  static ModelConfig Config() {
+    ModelConfig config = TinyConfig(8, 2);
+    config.d_kv_compressed = 256;
+    return config;
+  }
+  static bool Append(TestEngine& engine, const std::string& id, int64_t rows) {
+    return engine.Run(engine.Prefill(id, 1, engine.Find(id)->Length(1), RandomRows(1, rows, 64)))
+        ->Outcome()
+        .ok();
+  }
+};
+
+TEST_F(EvictionTest, TheLongestIdleUnreservedSessionMakesRoom) {
+  TestEngine engine(Config(), "random:7", Options(true));
+  const std::string reserved = engine.Create(0, 200);
+  std::vector<std::string> ids;
+  for (int i = 0; i < 3; ++i) {
+    ids.push_back(engine.Create());
+    ASSERT_TRUE(Append(engine, ids.back(), 400));
+    engine.clock().Advance(1000);
+  }
+  ASSERT_TRUE(Append(engine, reserved, 10));
+  engine.Find(ids[0]);  // used again: the second has been idle for longest
+  engine.clock().Advance(1000);
+  const std::string greedy = engine.Create();
+  const auto ended = [&](const std::string& id) {
+    return ReasonOf(engine.engine().sessions().Get("", id).status());
+  };
+  while (engine.engine().sessions().stats().evicted == 0) {
+    ASSERT_TRUE(Append(engine, greedy, 64));
+  }
+  EXPECT_EQ(ended(ids[1]), Reason::kSessionEvicted);
+  while (engine.engine().sessions().stats().evicted < 3) {
+    ASSERT_TRUE(Append(engine, greedy, 64));
+  }
+  EXPECT_EQ(ended(ids[0]), Reason::kSessionEvicted);
+  EXPECT_FALSE(ended(reserved).has_value());
+  while (Append(engine, greedy, 64)) {
+  }
+  EXPECT_FALSE(ended(greedy).has_value());  // whoever asks is not idle
+  EXPECT_FALSE(ended(reserved).has_value());
+  EXPECT_TRUE(Append(engine, reserved, 190));
+}
+
+// Each eviction looked at all sessions, with the store locked: 10 ms at 50,000.
+TEST_F(EvictionTest, EvictionsDoNotLookAtAllSessionsEachTime) {
+  constexpr int kSessions = 4000;
+  TestEngineOptions options = Options(true);
+  options.engine.kv_cache_bytes = int64_t{64} << 20;
+  TestEngine engine(TinyConfig(8, 2), "random:7", options);
+  std::vector<std::string> ids;
+  for (int i = 0; i < kSessions; ++i) {
+    ids.push_back(engine.Create());
+    ASSERT_TRUE(Append(engine, ids.back(), 1));
+    engine.clock().Advance(1000);
+  }
+  SessionStore& store = engine.engine().sessions();
+  ASSERT_EQ(store.stats().evicted, 0);
+  const auto seconds_of = [&](int evictions) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < evictions; ++i) {
+      EXPECT_TRUE(store.MakeRoom(1));
+    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const double first = seconds_of(1);
+  EXPECT_LT(seconds_of(500), 100 * first);
+  EXPECT_EQ(store.stats().evicted, 501);
+}
+
+// Whatever happens to sessions between two evictions.
+TEST_F(EvictionTest, TheLongestIdleGoesThoughOthersWereUsedEndedOrMadeAnew) {
+  TestEngine engine(Config(), "random:7", Options(true));
+  SessionStore& store = engine.engine().sessions();
+  const auto make = [&](const std::string& id) {
+    CreateOptions create;
+    create.id = id;
+    ASSERT_TRUE(store.Create(create).ok());
+    ASSERT_TRUE(Append(engine, id, 64));
+    engine.clock().Advance(1000);
+  };
+  for (const char* id : {"a", "b", "c", "d", "e"}) {
+    make(id);
+  }
+  const auto evicts = [&](const std::string& id) {
+    ASSERT_TRUE(store.MakeRoom(1));
+    EXPECT_EQ(ReasonOf(store.Get("", id).status()), Reason::kSessionEvicted) << id;
+    engine.clock().Advance(1000);
+  };
+  evicts("a");
+  ASSERT_TRUE(Append(engine, "b", 1));  // used
+  engine.clock().Advance(1000);
+  ASSERT_TRUE(store.Close("", "c").ok());  // ended, and made anew
+  make("c");
+  make("f");
+  evicts("d");
+  engine.Find("e")->Hold();
+  evicts("b");
+  evicts("c");
+  engine.Find("e")->Unhold(engine.clock().Now());
+  evicts("f");
+  evicts("e");
+  EXPECT_FALSE(store.MakeRoom(1));
+}
+
+TEST_F(EvictionTest, NobodyIsEvictedUnlessAskedFor) {
+  TestEngine engine(Config(), "random:7", Options(false));
+  const std::string id = engine.Create();
+  const std::string greedy = engine.Create();
+  ASSERT_TRUE(Append(engine, id, 64));
+  while (Append(engine, greedy, 64)) {
+  }
+  EXPECT_TRUE(engine.engine().sessions().Get("", id).ok());
+}
+
+TEST_F(EvictionTest, ExpiredSessionsMakeRoomFirst) {
+  TestEngineOptions options = Options(true);
+  options.engine.idle_ttl_ns = 10'000;
+  TestEngine engine(Config(), "random:7", options);
+  CreateOptions create;
+  create.idle_ttl_ns = 1'000'000;
+  const std::string stays = engine.engine().sessions().Create(create)->id;
+  const std::string greedy = engine.engine().sessions().Create(create)->id;
+  const std::string expires = engine.Create();
+  ASSERT_TRUE(Append(engine, stays, 64));
+  ASSERT_TRUE(Append(engine, expires, 1000));
+  engine.clock().Advance(10'000);
+  const auto room = engine.engine().sessions().MakeRoom(1);
+  EXPECT_TRUE(room);
+  EXPECT_EQ(ReasonOf(engine.engine().sessions().Get("", expires).status()),
+            Reason::kSessionExpired);
+  EXPECT_TRUE(engine.engine().sessions().Get("", stays).ok());
+}
+
+TEST(RecentSessionsTest, AreThoseUsedLastOfAllTenants) {
+  TestEngineOptions options;
+  options.engine.max_sessions = 1000;
+  TestEngine engine(TinyConfig(8, 2), "random:7", options);
+  SessionStore& store = engine.engine().sessions();
+  EXPECT_TRUE(store.MostRecent(5).empty());
+  // More than are looked at with the lock held.
+  for (int i = 0; i < 600; ++i) {
+    CreateOptions create;
+    create.tenant = i % 2 == 0 ? "acme" : "zeta";
+    create.id = "s" + std::to_string(i);
+    ASSERT_TRUE(store.Create(create).ok());
+    engine.clock().Advance(10);
+  }
+  ASSERT_TRUE(store.Find("acme", "s42").ok());
+  engine.clock().Advance(10);
+  ASSERT_TRUE(store.Find("zeta", "s7").ok());
+  std::vector<std::string> ids;
+  for (const auto& session : store.MostRecent(4)) {
+    ids.push_back(session->spec().id);
+  }
+  EXPECT_EQ(ids, (std::vector<std::string>{"s7", "s42", "s599", "s598"}));
+  EXPECT_TRUE(store.MostRecent(0).empty());
+  EXPECT_EQ(store.MostRecent(10'000).size(), 600U);
+}
+
+TEST(RecentSessionsTest, MayEndWhileTheyAreLookedFor) {
+  TestEngineOptions options;
+  options.engine.max_sessions = 5000;
+  TestEngine engine(TinyConfig(8, 2), "random:7", options);
+  SessionStore& store = engine.engine().sessions();
+  std::vector<std::string> ids;
+  for (int i = 0; i < 1500; ++i) {
+    ids.push_back(engine.Create(0, 16));
+  }
+  std::thread closer([&] {
+    for (const std::string& id : ids) {
+      EXPECT_TRUE(store.Close("", id).ok());
+    }
+  });
+  while (store.stats().sessions > 0) {
+    store.MostRecent(50);
+  }
+  closer.join();
+  EXPECT_TRUE(store.MostRecent(50).empty());
+  EXPECT_EQ(engine.engine().pool().stats().reserved_bytes[Index(PageKind::kLocal)], 0);
 }
 
 }  // namespace

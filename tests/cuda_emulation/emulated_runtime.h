@@ -15,6 +15,9 @@ struct EmulatedOptions {
   int architecture = 90;
   int multiprocessors = 2;  // blocks run one after the other: more are only slower
   int64_t total_bytes = int64_t{8} << 30;
+  // As cudaMalloc() does: allocations lie one behind the other at multiples of 512 bytes. There are
+  // then no guard bytes around them.
+  bool neighbours = false;
 };
 
 // What the tests ask of it.

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/host_limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -61,6 +62,10 @@ TEST(MetricsTest, NamesTypesAndLabelsAreFrozen) {
   const std::map<std::string, std::string> frozen = {
       {"attnd_batch_rows", "histogram{phase}"},
       {"attnd_build_info", "gauge{device,version}"},
+      {"attnd_draining", "gauge"},
+      {"attnd_host_memory_limit_bytes", "gauge"},
+      {"attnd_host_memory_used_bytes", "gauge"},
+      {"attnd_inflight_bytes", "gauge"},
       {"attnd_inflight_rpcs", "gauge"},
       {"attnd_kv_cache_capacity_bytes", "gauge"},
       {"attnd_kv_cache_reserved_bytes", "gauge{kind}"},
@@ -139,7 +144,8 @@ TEST(MetricsTest, GaugesAreOneMomentOfTheEngine) {
   StoreStats baseline;
   baseline.created = 1;
   baseline.closed = 1;
-  metrics.SetSource({"cpu:avx2", [stats] { return stats; }, baseline});
+  metrics.SetSource(
+      {"cpu:avx2", [stats] { return stats; }, baseline, [] { return 4321; }, [] { return true; }});
   metrics.RpcBegan();
   metrics.RpcBegan();
   metrics.RpcEnded();
@@ -162,9 +168,35 @@ TEST(MetricsTest, GaugesAreOneMomentOfTheEngine) {
            "attnd_sessions_ended_total{reason=\"evicted\"} 0",
            "attnd_queue_depth 5",
            "attnd_inflight_rpcs 1",
+           "attnd_inflight_bytes 4321",
+           "attnd_draining 1",
        }) {
     EXPECT_THAT(text, HasLine(line));
   }
+}
+
+TEST(MetricsTest, HostMemoryIsThatOfTheTightestLimit) {
+  const MemoryLimit memory = UsableMemory();
+  std::istringstream lines(Metrics("1.2.3").Expose());
+  std::map<std::string, double> values;
+  std::string name;
+  std::string value;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("attnd_host_memory_", 0) == 0 && std::istringstream(line) >> name >> value) {
+      values[name] = std::stod(value);
+    }
+  }
+  EXPECT_GT(values["attnd_host_memory_used_bytes"], 0);
+  EXPECT_LE(values["attnd_host_memory_used_bytes"], values["attnd_host_memory_limit_bytes"]);
+  EXPECT_EQ(values["attnd_host_memory_limit_bytes"], static_cast<double>(memory.limit_bytes));
+}
+
+TEST(MetricsTest, AnInternalErrorIsTheSecondSampleOfItsSeries) {
+  Metrics metrics("1.2.3");
+  const std::string series = "attnd_rpc_requests_total{code=\"INTERNAL\",method=\"Decode\"} ";
+  EXPECT_THAT(metrics.Expose(), HasLine(series + "0"));
+  metrics.Rpc(Method::kDecode, MakeError(Reason::kInternal, ""), 0);
+  EXPECT_THAT(metrics.Expose(), HasLine(series + "1"));
 }
 
 TEST(MetricsTest, BatchesOfTheWarmUpAreNobodys) {
@@ -177,7 +209,7 @@ TEST(MetricsTest, BatchesOfTheWarmUpAreNobodys) {
                            .compute_ns = 5};
   metrics.BatchRan(report);
   EXPECT_THAT(metrics.Expose(), HasLine("attnd_tokens_total{kind=\"global\",phase=\"prefill\"} 0"));
-  metrics.SetSource({"cpu", [] { return EngineStats(); }, {}});
+  metrics.SetSource({"cpu", [] { return EngineStats(); }, {}, {}, {}});
   metrics.BatchRan(report);
   const std::string text = metrics.Expose();
   EXPECT_THAT(text, HasLine("attnd_tokens_total{kind=\"global\",phase=\"prefill\"} 1"));

@@ -37,9 +37,11 @@ class ServiceFixture : public ::testing::Test {
   TestEngine engine_;
   Auth auth_;
   Log log_{false};
+  RequestLog requests_{log_, true};
   server::Metrics metrics_{"1.2.3"};
   Admission admission_;
   StreamRegistry streams_;
+  ByteBudget budget_{int64_t{1} << 30};
   ServiceContext service_;
   std::unique_ptr<GrpcServer> grpc_;
   std::shared_ptr<grpc::Channel> channel_;

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "core/session_cut.h"
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_backend.h"
 
@@ -99,7 +100,10 @@ std::unique_ptr<Step> TestEngine::Decode(const std::vector<std::string>& ids, in
 
 std::unique_ptr<Step> TestEngine::Rewind(const std::string& id, int64_t position) {
   auto step = std::make_unique<Step>();
-  step->kind = StepKind::kRewind;
+  step->kind = StepKind::kOperation;
+  step->operation = [this, position](const std::shared_ptr<Session>& session) {
+    return RewindSession(engine_->plan(), position, session.get());
+  };
   SequenceStep part;
   part.session = Find(id);
   part.position = position;

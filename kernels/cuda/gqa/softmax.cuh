@@ -108,6 +108,36 @@ __device__ inline void Mask(const Interval (&interval)[2], int32_t first,
   }
 }
 
+// 2^(score * scale - m). One instruction does both without rounding the product, as m was rounded:
+// of the largest score the error of m is left, which 2^x turns into 0 or infinity where m is 2^31
+// and more. Beyond 2^20 the product is rounded too, of the rows that need it: another row's bits do
+// not depend on it.
+template <int kKeys>
+__device__ inline void Exponentials(float scale, const float (&subtrahend)[2],
+                                    float (&score)[kKeys / 8][4]) {
+  constexpr float kLarge = 0x1p20f;
+  const bool large[2] = {fabsf(subtrahend[0]) > kLarge, fabsf(subtrahend[1]) > kLarge};
+  if (!Any(large[0] || large[1])) {
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        score[n][i] = Exp2(fmaf(score[n][i], scale, -subtrahend[i / 2]));
+      }
+    }
+    return;
+  }
+#pragma unroll
+  for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float fused = large[i / 2] ? 0.0f : subtrahend[i / 2];
+      const float after = large[i / 2] ? subtrahend[i / 2] : 0.0f;
+      score[n][i] = Exp2(fmaf(score[n][i], scale, -fused) - after);
+    }
+  }
+}
+
 // Turns scores into weights 2^(score * scale - m) and takes them into the state's m and l; O is
 // rescaled to the new m.
 template <int kKeys, int kValueWidth>
@@ -132,12 +162,12 @@ __device__ inline void Weigh(float scale, float (&score)[kKeys / 8][4],
     rescale[r] = Exp2(state.maximum[r] - subtrahend[r]);
     state.maximum[r] = maximum;
   }
+  Exponentials<kKeys>(scale, subtrahend, score);
   float sum[2] = {0.0f, 0.0f};
 #pragma unroll
   for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      score[n][i] = Exp2(fmaf(score[n][i], scale, -subtrahend[i / 2]));
       sum[i / 2] += score[n][i];
     }
   }

@@ -123,6 +123,48 @@ TEST(BackendAttentionTest, ABatchIsCutWherePartialsNeedMoreRoom) {
   EXPECT_TRUE(SameBits(got, c.Run(wide)));
 }
 
+// They may be all that there is of their class.
+TEST(BackendAttentionTest, SequencesWithoutRows) {
+  for (const bool tensor_cores : {true, false}) {
+    CudaOptions options = SmallOptions();
+    options.tensor_cores = tensor_cores;
+    PromptBackend backend(options);
+    const std::vector<Intervals> sequences = {{}, RowsOf(60, 75, 0, 0), {}};
+    LocalCase local({8, 2, 64}, DType::kBF16, sequences, 16);
+    local.Store(backend);
+    EXPECT_TRUE(Close(local.Run(backend), local.Want(), Tolerance(DType::kBF16)));
+    GlobalCase global({64, 2, 32, 16, 128}, DType::kBF16, DType::kF32, sequences, 17);
+    global.Store(backend);
+    EXPECT_TRUE(Close(global.RunAbsorbed(backend), global.Want(), Tolerance(DType::kBF16)));
+    EXPECT_TRUE(Close(global.RunExpanded(backend), global.Want(), Tolerance(DType::kBF16)));
+  }
+}
+
+// A row of 8000 KV heads has more work items, if its history were long, than a launch is made for.
+TEST(BackendAttentionTest, ThousandsOfHeads) {
+  LocalCase c({8000, 8000, 8}, DType::kBF16, {{{3, 5}}}, 15);
+  PromptBackend backend(SmallOptions());
+  c.Store(backend);
+  BatchLimits limits = c.Limits();
+  limits.max_keys = 8192;
+  ASSERT_TRUE(backend.Prepare(limits, &c.shape(), nullptr).ok());
+  std::vector<float> got(static_cast<size_t>(c.rows() * 8000 * 8));
+  backend.LocalAttention(c.Params(got.data()));
+  EXPECT_TRUE(Close(got, c.Want(), Tolerance(DType::kBF16)));
+}
+
+// On a card an allocation begins where the one before it ends, and no copy may lie in two.
+TEST(BackendAttentionTest, CopiesKeepToOneAllocation) {
+  CudaOptions options = SmallOptions();
+  options.expand_keys = CudaOptions().expand_keys;
+  EmulatedOptions device;
+  device.neighbours = true;
+  PromptBackend backend(options, device);
+  GlobalCase c({4, 2, 32, 16, 64}, DType::kBF16, DType::kF32, Sequences(0), 14);
+  c.Store(backend);
+  EXPECT_TRUE(Close(c.RunExpanded(backend), c.Want(), Tolerance(DType::kBF16)));
+}
+
 // A layer of many rows has several calls, each with a batch of its own, and all are in one graph.
 TEST(BackendAttentionTest, CallsOfAGraphHaveTheirOwnBatches) {
   LocalCase c({4, 2, 64}, DType::kBF16, {RowsOf(100, 101, 0, 0), RowsOf(300, 301, 0, 0)}, 13);

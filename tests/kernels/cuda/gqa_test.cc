@@ -318,6 +318,32 @@ TEST(Gqa, HugeLogits) {
   }
 }
 
+// Logits of 1e9 to 1e29, whose rounding is more than 2^x can hold, beside a row of ordinary ones.
+TEST(Gqa, LogitsLargerThanTheirRounding) {
+  for (const float magnitude : {3e4f, 1e6f, 1e10f, 1e14f}) {
+    const GqaShape shape = {1, 2, 64, 0, 64};
+    GqaCase c(shape, DType::kBF16, Histories({130}, 3), 9);
+    for (int i = 0; i < 6 * 64; ++i) {
+      float& q = c.query()[static_cast<size_t>(i)];
+      q = i / 64 == 3 ? q / magnitude : magnitude * (1 + q / 16);
+    }
+    for (int64_t token = 0; token < 130; ++token) {
+      std::for_each_n(c.Key(0, token, 0), 64, [&](float& k) { k = magnitude * (1 + k / 16); });
+    }
+    c.Store();
+    const std::vector<double> want = c.Want();
+    for (const GqaVariant& variant : {GqaVariant::kDecode, GqaVariant::kPrefill}) {
+      for (const int32_t split_keys : {kOneSplit, 64}) {
+        GqaRun run;
+        run.variant = &variant;
+        run.split_keys = split_keys;
+        Stream stream;
+        EXPECT_TRUE(Close(c.Run(stream, run), want, 5e-3)) << magnitude << " " << split_keys;
+      }
+    }
+  }
+}
+
 // Exactly `window` keys count: with all weight on one key, the row shows whether it sees it.
 TEST(Gqa, TheWindowBeginsWhereItShould) {
   const int64_t window = 70;
