@@ -28,22 +28,29 @@ absl::Status Unknown(const std::vector<Flag>& flags, const std::string& name) {
   return absl::InvalidArgumentError(message);
 }
 
-bool ParseInt(const std::string& text, int64_t* value) {
+template <typename Value>
+bool ParseNumber(const std::string& text, Value* value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
   return error == std::errc() && end == text.data() + text.size();
 }
 
 std::string Range(const Flag& flag) {
   const bool open = flag.max == std::numeric_limits<int64_t>::max();
-  return open ? "a whole number of at least " + std::to_string(flag.min)
-              : "a whole number from " + std::to_string(flag.min) + " to " +
-                    std::to_string(flag.max);
+  const std::string kind = flag.kind == Flag::Kind::kInt ? "a whole number" : "a number";
+  return open ? kind + " of at least " + std::to_string(flag.min)
+              : kind + " from " + std::to_string(flag.min) + " to " + std::to_string(flag.max);
+}
+
+template <typename Value>
+bool InRange(const Flag& flag, const std::string& text) {
+  Value value = 0;
+  return ParseNumber(text, &value) && value >= static_cast<Value>(flag.min) &&
+         value <= static_cast<Value>(flag.max);
 }
 
 absl::Status CheckValue(const Flag& flag, const std::string& value) {
-  int64_t number = 0;
-  if (flag.kind == Flag::Kind::kInt &&
-      (!ParseInt(value, &number) || number < flag.min || number > flag.max)) {
+  if ((flag.kind == Flag::Kind::kInt && !InRange<int64_t>(flag, value)) ||
+      (flag.kind == Flag::Kind::kNumber && !InRange<double>(flag, value))) {
     return absl::InvalidArgumentError("--" + flag.name + ": " + Quoted(value) + "; expected " +
                                       Range(flag));
   }
@@ -99,7 +106,13 @@ absl::StatusOr<Args> Args::Parse(const std::vector<Flag>& flags, size_t max_word
 
 int64_t Args::Int(const std::string& name) const {
   int64_t value = 0;
-  ParseInt(Text(name), &value);
+  ParseNumber(Text(name), &value);
+  return value;
+}
+
+double Args::Number(const std::string& name) const {
+  double value = 0;
+  ParseNumber(Text(name), &value);
   return value;
 }
 

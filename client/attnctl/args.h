@@ -13,13 +13,13 @@
 namespace attnd::attnctl {
 
 struct Flag {
-  enum class Kind { kText, kInt, kSwitch };
+  enum class Kind { kText, kInt, kNumber, kSwitch };
 
   std::string name;  // without dashes
   Kind kind = Kind::kText;
   std::string default_value;  // "" : none
   std::string help;
-  int64_t min = 0;  // of a kInt
+  int64_t min = 0;  // of a kInt or kNumber
   int64_t max = std::numeric_limits<int64_t>::max();
 };
 
@@ -35,6 +35,7 @@ class Args {
   bool Switch(const std::string& name) const { return Has(name); }
   const std::string& Text(const std::string& name) const { return values_.at(name); }
   int64_t Int(const std::string& name) const;
+  double Number(const std::string& name) const;
   const std::vector<std::string>& words() const { return words_; }
 
  private:

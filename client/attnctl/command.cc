@@ -16,6 +16,7 @@ std::string FlagName(const Flag& flag) {
     case Flag::Kind::kSwitch:
       return "  --" + flag.name;
     case Flag::Kind::kInt:
+    case Flag::Kind::kNumber:
       return "  --" + flag.name + " N";
     case Flag::Kind::kText:
       return "  --" + flag.name + " TEXT";
@@ -70,8 +71,9 @@ bool AsksForHelp(const std::vector<std::string>& words) {
 }  // namespace
 
 std::vector<Command> AllCommands() {
-  return {DemoCommand(),   InfoCommand(), SessionsCommand(), StatsCommand(),
-          HealthCommand(), MaskCommand(), PlanCommand()};
+  return {DemoCommand(),   InfoCommand(),  SessionsCommand(), SessionCommand(),
+          DrainCommand(),  StatsCommand(), TopCommand(),      BenchCommand(),
+          HealthCommand(), MaskCommand(),  PlanCommand()};
 }
 
 absl::Status UsageError(const std::string& message) {

@@ -22,8 +22,12 @@ struct Command {
 Command InfoCommand();
 Command DemoCommand();
 Command SessionsCommand();
+Command SessionCommand();
+Command DrainCommand();
 Command HealthCommand();
 Command StatsCommand();
+Command TopCommand();
+Command BenchCommand();
 Command MaskCommand();
 Command PlanCommand();
 

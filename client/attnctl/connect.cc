@@ -35,7 +35,8 @@ std::vector<Flag> ServerFlags(const std::vector<Flag>& more) {
   std::vector<Flag> flags = {
       {"target", Flag::Kind::kText, "127.0.0.1:8470", "the server, host:port or unix:PATH"},
       {"connect_ms", Flag::Kind::kInt, "3000", "how long to wait for a connection", 1, 3'600'000},
-      {"timeout_s", Flag::Kind::kInt, "60", "deadline of each call", 1, 86'400},
+      {"timeout_s", Flag::Kind::kInt, "60", "deadline of each call; of a transfer, for each part",
+       1, 86'400},
       {"json", Flag::Kind::kSwitch, "", "print JSON, for scripts"},
       {"tls", Flag::Kind::kSwitch, "", "connect with TLS; trust the system's authorities"},
       {"tls_ca", Flag::Kind::kText, "", "connect with TLS; trust the authorities in this PEM file"},
@@ -48,6 +49,12 @@ std::vector<Flag> ServerFlags(const std::vector<Flag>& more) {
 }
 
 absl::StatusOr<std::unique_ptr<client::Client>> ConnectFrom(const Args& args) {
+  return ConnectTo(args, args.Text("target"));
+}
+
+absl::StatusOr<std::unique_ptr<client::Client>> ConnectTo(const Args& args,
+                                                          const std::string& target,
+                                                          const std::string& key) {
   client::ClientOptions options;
   options.connect_timeout = std::chrono::milliseconds(args.Int("connect_ms"));
   options.deadline = std::chrono::seconds(args.Int("timeout_s"));
@@ -61,7 +68,13 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectFrom(const Args& args) {
     }
   }
   absl::StripAsciiWhitespace(&options.auth_token);
-  return client::Client::Connect(args.Text("target"), options);
+  if (args.Has("session_key")) {
+    options.session_key = args.Text("session_key");
+  }
+  if (!key.empty()) {
+    options.session_key = key;
+  }
+  return client::Client::Connect(target, options);
 }
 
 void PrintJson(const google::protobuf::Message& message) {

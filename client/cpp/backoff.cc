@@ -11,32 +11,56 @@ bool IsTransport(const Error& error) {
   return error.code == absl::StatusCode::kUnavailable && error.reason.empty();
 }
 
-std::chrono::milliseconds Exponential(int attempt, uint64_t random, const RetryOptions& options) {
-  auto pause = options.initial_backoff;
-  for (int i = 1; i < attempt && pause < options.max_backoff; ++i) {
+}  // namespace
+
+bool IsBroken(const Error& error) {
+  switch (error.code) {
+    case absl::StatusCode::kUnavailable:
+      return error.reason.empty() || error.reason == "DRAINING" || error.reason == "NOT_READY";
+    case absl::StatusCode::kInternal:  // these three: a stream that was reset, as balancers do
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kCancelled:
+      return error.reason.empty();
+    default:
+      return false;
+  }
+}
+
+bool WaitsForMove(const FailedTry& failed, const RetryOptions& options) {
+  if (failed.error.reason == "SESSION_MOVING") {
+    return failed.elapsed < options.move_wait;
+  }
+  // Also bounded by the call's own time: replicas that change all the time end no wait.
+  return failed.error.reason == "SESSION_UNKNOWN" && failed.new_replica &&
+         failed.elapsed < options.arrival_wait;
+}
+
+std::chrono::milliseconds Backoff::Exponential(int count, uint64_t random) const {
+  auto pause = options_.initial_backoff;
+  for (int i = 1; i < count && pause < options_.max_backoff; ++i) {
     pause *= 2;
   }
-  pause = std::min(pause, options.max_backoff);
+  pause = std::min(pause, options_.max_backoff);
   const int64_t half = std::max<int64_t>(1, pause.count() / 2);
   return pause -
          std::chrono::milliseconds(static_cast<int64_t>(random % static_cast<uint64_t>(half)));
 }
 
-}  // namespace
-
-std::optional<std::chrono::milliseconds> PauseBeforeRetry(const Error& error, int attempt,
-                                                          uint64_t random,
-                                                          const RetryOptions& options) {
-  if (error.ok() || attempt >= options.max_attempts) {
+std::optional<std::chrono::milliseconds> Backoff::PauseAfter(const FailedTry& failed,
+                                                             uint64_t random) {
+  const Error& error = failed.error;
+  const auto advised = error.retry_after.value_or(std::chrono::milliseconds(0));
+  if (WaitsForMove(failed, options_)) {
+    return std::max(advised, Exponential(++moves_, random));
+  }
+  if (error.ok() || ++attempts_ >= options_.max_attempts || error.reason == "SESSION_MOVING") {
     return std::nullopt;
   }
   if (IsTransport(error)) {
-    return Exponential(attempt, random, options);
+    return Exponential(attempts_, random);
   }
-  const bool moving = error.reason == "SESSION_MOVING";
-  if (options.wait_when_advised && (error.retry_after.has_value() || moving)) {
-    return std::max(error.retry_after.value_or(std::chrono::milliseconds(0)),
-                    Exponential(attempt, random, options));
+  if (options_.wait_when_advised && error.retry_after.has_value()) {
+    return std::max(advised, Exponential(attempts_, random));
   }
   return std::nullopt;
 }

@@ -17,4 +17,9 @@ namespace attnd::client {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const std::string& target,
                                                            const ClientOptions& options);
 
+// One on which the server can send next to nothing that is not read yet: a stream stands still
+// in the server until its client reads.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenNarrowChannel(const std::string& target,
+                                                                 const ClientOptions& options);
+
 }  // namespace attnd::client

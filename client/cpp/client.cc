@@ -29,6 +29,11 @@ absl::Status CheckOptions(const ClientOptions& options) {
   if (options.tls.certificate.empty() != options.tls.private_key.empty()) {
     return bad("tls.certificate, tls.private_key: expected both or neither");
   }
+  for (const char c : options.session_key) {
+    if (c < ' ' || c > '~') {
+      return bad("session_key: expected printable ASCII");
+    }
+  }
   for (const char c : options.auth_token) {
     if (c <= ' ' || c > '~') {
       return bad("auth_token: expected printable ASCII without spaces");
@@ -41,6 +46,15 @@ int64_t MessageRows(const ClientOptions& options, const v1::ModelInfo& model) {
   const int64_t limit = std::min(options.max_message_bytes, model.max_message_bytes());
   const int64_t row = model.d_model() * DTypeSize(options.wire_dtype);
   return std::max<int64_t>(1, (limit - kMessageOverhead) / row);
+}
+
+// 0 leaves the field unset: the server's default.
+template <typename Request>
+void SetTtl(std::chrono::milliseconds ttl, Request* request) {
+  if (ttl.count() != 0) {
+    request->mutable_idle_ttl()->set_seconds(ttl.count() / 1000);
+    request->mutable_idle_ttl()->set_nanos(static_cast<int32_t>(ttl.count() % 1000 * 1'000'000));
+  }
 }
 
 }  // namespace
@@ -64,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& targe
     return channel.status();
   }
   return std::unique_ptr<Client>(
-      new Client(std::make_shared<Connection>(*std::move(channel), filled)));
+      new Client(std::make_shared<Connection>(target, *std::move(channel), filled)));
 }
 
 const ClientOptions& Client::options() const { return connection_->options; }
@@ -92,21 +106,13 @@ absl::StatusOr<v1::ModelInfo> Client::Model() {
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Client::CreateSession(const CreateOptions& create) {
-  const absl::StatusOr<v1::ModelInfo> model = Model();
-  if (!model.ok()) {
-    return model.status();
-  }
   v1::CreateSessionRequest request;
   // Named here, so that a repeated Create finds the session that a lost answer made.
   request.set_session_id(create.session_id.empty() ? RandomId() : create.session_id);
   request.set_prefix_length(create.prefix_length);
   request.set_max_tokens(create.max_tokens);
   request.set_affinity_key(connection_->options.session_key);
-  if (create.idle_ttl.count() != 0) {
-    const int64_t ms = create.idle_ttl.count();
-    request.mutable_idle_ttl()->set_seconds(ms / 1000);
-    request.mutable_idle_ttl()->set_nanos(static_cast<int32_t>(ms % 1000 * 1'000'000));
-  }
+  SetTtl(create.idle_ttl, &request);
   v1::Session session;
   const CallOutcome call = CallWithRetry(*connection_, [&](grpc::ClientContext* context, bool) {
     return connection_->sessions->CreateSession(context, request, &session);
@@ -117,20 +123,47 @@ absl::StatusOr<std::unique_ptr<Session>> Client::CreateSession(const CreateOptio
   if (!call.status.ok()) {
     return call.status;
   }
+  return Open(session);
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Client::ForkSession(const std::string& session_id,
+                                                             const ForkOptions& fork) {
+  v1::ForkSessionRequest request;
+  request.set_session_id(session_id);
+  request.set_new_session_id(fork.new_session_id.empty() ? RandomId() : fork.new_session_id);
+  request.set_position(fork.position);
+  request.set_max_tokens(fork.max_tokens);
+  SetTtl(fork.idle_ttl, &request);
+  v1::Session session;
+  const CallOutcome call = CallWithRetry(*connection_, [&](grpc::ClientContext* context, bool) {
+    return connection_->sessions->ForkSession(context, request, &session);
+  });
+  if (call.uncertain && ErrorOf(call.status).reason == "SESSION_EXISTS") {
+    return AttachSession(request.new_session_id());
+  }
+  if (!call.status.ok()) {
+    return call.status;
+  }
+  return Open(session);
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Client::Open(const v1::Session& session) {
+  const absl::StatusOr<v1::ModelInfo> model = Model();
+  if (!model.ok()) {
+    return model.status();
+  }
   return std::unique_ptr<Session>(new Session(connection_, session, model->d_model(),
                                               MessageRows(connection_->options, *model)));
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Client::AttachSession(const std::string& session_id) {
-  const absl::StatusOr<v1::ModelInfo> model = Model();
-  if (!model.ok()) {
-    return model.status();
-  }
   v1::Session named;
   named.set_session_id(session_id);
-  std::unique_ptr<Session> session(
-      new Session(connection_, named, model->d_model(), MessageRows(connection_->options, *model)));
-  if (const auto refreshed = session->Refresh(); !refreshed.ok()) {
+  absl::StatusOr<std::unique_ptr<Session>> session = Open(named);
+  if (!session.ok()) {
+    return session;
+  }
+  if (const auto refreshed = (*session)->Refresh(); !refreshed.ok()) {
     return refreshed.status();
   }
   return session;
@@ -171,6 +204,10 @@ absl::StatusOr<int64_t> Client::CloseSession(const std::string& session_id) {
     return call.status;
   }
   return response.freed_bytes();
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Fork(const ForkOptions& fork) {
+  return Client(connection_).ForkSession(id_, fork);
 }
 
 absl::StatusOr<int64_t> Session::Close() { return Client(connection_).CloseSession(id_); }

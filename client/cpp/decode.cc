@@ -1,4 +1,6 @@
 // Client::Decode: one layer, rows of many sessions, many outcomes.
+#include <thread>
+
 #include "client/cpp/client.h"
 #include "client/cpp/connection.h"
 #include "client/cpp/tensor.h"
@@ -23,6 +25,58 @@ absl::Status CheckItems(std::span<const DecodeItem> items) {
   return absl::OkStatus();
 }
 
+// The items of a Decode that did not run, since their sessions are moving, and their rows.
+struct Waiting {
+  std::vector<size_t> indices;
+  std::vector<DecodeItem> items;
+  std::vector<float> rows;  // [sum of num_tokens, d_model]
+};
+
+// Calls `visit(index, first value, values)` for each item's rows of width d_model.
+template <typename Visit>
+void ForEachItem(std::span<const DecodeItem> items, int64_t d_model, const Visit& visit) {
+  size_t begin = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const size_t values = static_cast<size_t>(items[i].num_tokens * d_model);
+    visit(i, begin, values);
+    begin += values;
+  }
+}
+
+Waiting WaitingOf(std::span<const DecodeItem> items, std::span<const float> hidden, int64_t d_model,
+                  const DecodeResult& result, const std::function<bool(const Error&)>& waits) {
+  Waiting waiting;
+  ForEachItem(items, d_model, [&](size_t i, size_t begin, size_t values) {
+    if (!result.statuses[i].ok() && waits(ErrorOf(result.statuses[i]))) {
+      waiting.indices.push_back(i);
+      waiting.items.push_back(items[i]);
+      waiting.rows.insert(waiting.rows.end(), hidden.begin() + static_cast<int64_t>(begin),
+                          hidden.begin() + static_cast<int64_t>(begin + values));
+    }
+  });
+  return waiting;
+}
+
+// Puts the outcome of the items that waited in its places.
+void Merge(std::span<const DecodeItem> items, int64_t d_model, const Waiting& waiting,
+           const absl::StatusOr<DecodeResult>& later, DecodeResult* result) {
+  std::vector<size_t> first(items.size());
+  ForEachItem(items, d_model, [&](size_t i, size_t begin, size_t) { first[i] = begin; });
+  ForEachItem(waiting.items, d_model, [&](size_t i, size_t begin, size_t values) {
+    const size_t index = waiting.indices[i];
+    result->statuses[index] = later.ok() ? later->statuses[i] : later.status();
+    if (later.ok()) {
+      std::copy_n(later->output.begin() + static_cast<int64_t>(begin), values,
+                  result->output.begin() + static_cast<int64_t>(first[index]));
+    }
+  });
+  if (later.ok()) {
+    result->timing.queue_ns += later->timing.queue_ns;
+    result->timing.compute_ns += later->timing.compute_ns;
+    result->timing.batch_rows = later->timing.batch_rows;
+  }
+}
+
 }  // namespace
 
 v1::DecodeRequest Client::DecodeRequestOf(int64_t layer, std::span<const DecodeItem> items) {
@@ -42,6 +96,31 @@ v1::DecodeRequest Client::DecodeRequestOf(int64_t layer, std::span<const DecodeI
 
 absl::StatusOr<DecodeResult> Client::Decode(int64_t layer, std::span<const DecodeItem> items,
                                             std::span<const float> hidden) {
+  const auto start = std::chrono::steady_clock::now();
+  const RetryOptions& retry = connection_->options.retry;
+  Backoff backoff(retry);
+  absl::StatusOr<DecodeResult> result = DecodeOnce(layer, items, hidden);
+  while (result.ok()) {
+    FailedTry failed;
+    const Waiting waiting =
+        WaitingOf(items, hidden, items[0].session->d_model_, *result, [&](const Error& error) {
+          const FailedTry one = FailedSince(*connection_, error, start);
+          const bool waits = WaitsForMove(one, retry);
+          failed = waits ? one : failed;
+          return waits;
+        });
+    if (waiting.items.empty()) {
+      break;
+    }
+    std::this_thread::sleep_for(backoff.PauseAfter(failed, Random64()).value_or(retry.max_backoff));
+    Merge(items, items[0].session->d_model_, waiting,
+          DecodeOnce(layer, waiting.items, waiting.rows), &*result);
+  }
+  return result;
+}
+
+absl::StatusOr<DecodeResult> Client::DecodeOnce(int64_t layer, std::span<const DecodeItem> items,
+                                                std::span<const float> hidden) {
   if (absl::Status status = CheckItems(items); !status.ok()) {
     return status;
   }

@@ -15,6 +15,7 @@
 namespace attnd::client {
 
 struct Connection;
+struct ForkOptions;
 
 // Where the server's time went, summed over the calls of a result.
 struct Timing {
@@ -62,11 +63,14 @@ class Session {
   absl::Status Rewind(int64_t position);
   // What the server holds for it; also takes its lengths over.
   absl::StatusOr<v1::Session> Refresh();
+  // A session of its own that continues from here; see Client::ForkSession.
+  absl::StatusOr<std::unique_ptr<Session>> Fork(const ForkOptions& fork);
   // Ends the session; the bytes that came free.
   absl::StatusOr<int64_t> Close();
 
  private:
   friend class Client;
+  friend class ReplayingSession;
   struct Layer {
     int64_t length = 0;
     // > 0: a step from `length` on was sent and its fate is unknown; the layer's length on the

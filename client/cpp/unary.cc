@@ -8,7 +8,6 @@
 #include <random>
 #include <thread>
 
-#include "client/cpp/backoff.h"
 #include "client/cpp/error.h"
 
 namespace attnd::client {
@@ -60,11 +59,33 @@ absl::StatusCode Code(int code) {
   return code >= 0 && code <= 16 ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown;
 }
 
+void NoteReplica(Connection& connection, const grpc::ClientContext& context) {
+  const auto& metadata = context.GetServerInitialMetadata();
+  const auto id = metadata.find("attnd-server");
+  if (id != metadata.end()) {
+    connection.replica.Note(std::string(id->second.data(), id->second.size()));
+  }
+}
+
 }  // namespace
 
+FailedTry FailedSince(const Connection& connection, const Error& error,
+                      std::chrono::steady_clock::time_point start) {
+  return {error,
+          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                start),
+          connection.replica.ChangedWithin(connection.options.retry.arrival_wait,
+                                           connection.options.retry.broken_arrival_wait)};
+}
+
 void Prepare(const Connection& connection, grpc::ClientContext* context) {
+  PrepareWithKey(connection, connection.options.session_key, context);
+}
+
+void PrepareWithKey(const Connection& connection, const std::string& key,
+                    grpc::ClientContext* context) {
   context->set_deadline(std::chrono::system_clock::now() + connection.options.deadline);
-  context->AddMetadata("attnd-session-key", connection.options.session_key);
+  context->AddMetadata("attnd-session-key", key);
   if (!connection.options.auth_token.empty()) {
     context->AddMetadata("authorization", "Bearer " + connection.options.auth_token);
   }
@@ -99,19 +120,25 @@ absl::Status FromWire(const v1::Status& status) {
   return ToStatus(error);
 }
 
-CallOutcome CallWithRetry(const Connection& connection, const Try& call) {
+CallOutcome CallWithRetry(Connection& connection, const Try& call) {
+  Backoff backoff(connection.options.retry);
+  const auto start = std::chrono::steady_clock::now();
   bool uncertain = false;
-  for (int attempt = 1;; ++attempt) {
+  while (true) {
     grpc::ClientContext context;
     Prepare(connection, &context);
     const grpc::Status result = call(&context, uncertain);
+    NoteReplica(connection, context);
     const absl::Status status = FromGrpc(result, context);
     if (status.ok()) {
       return {status, false};
     }
     const Error error = ErrorOf(status);
+    if (IsBroken(error)) {
+      connection.replica.NoteBroken();
+    }
     uncertain = uncertain || !error.no_effect();
-    const auto pause = PauseBeforeRetry(error, attempt, Random64(), connection.options.retry);
+    const auto pause = backoff.PauseAfter(FailedSince(connection, error, start), Random64());
     if (!pause.has_value()) {
       return {status, uncertain};
     }

@@ -7,12 +7,16 @@
 #include <functional>
 
 #include "absl/status/status.h"
+#include "client/cpp/backoff.h"
 #include "client/cpp/connection.h"
 
 namespace attnd::client {
 
 // Sets what every call of a client carries: the affinity key, and waiting for a connection.
 void Prepare(const Connection& connection, grpc::ClientContext* context);
+// Likewise, with another affinity key.
+void PrepareWithKey(const Connection& connection, const std::string& key,
+                    grpc::ClientContext* context);
 
 // The status of a finished call, its reason and its retry advice.
 absl::Status FromGrpc(const grpc::Status& status, const grpc::ClientContext& context);
@@ -30,7 +34,11 @@ struct CallOutcome {
 };
 
 // Makes the call until it succeeds or its error is final (backoff.h).
-CallOutcome CallWithRetry(const Connection& connection, const Try& call);
+CallOutcome CallWithRetry(Connection& connection, const Try& call);
+
+// How a try of a call that began at `start` has just failed.
+FailedTry FailedSince(const Connection& connection, const Error& error,
+                      std::chrono::steady_clock::time_point start);
 
 // A number to tell clients and sessions apart, from the system's entropy.
 uint64_t Random64();

@@ -22,6 +22,24 @@ expect "an unknown command exits 2" test "$(code plam)" = 2
 expect "and names the nearest" has "$("$attnctl" plam 2>&1)" "'plan'"
 expect "an unknown flag exits 2" test "$(code plan --modl x)" = 2
 expect "no server is one line and exit 1" test "$(code health --target 127.0.0.1:1 --connect_ms 200)" = 1
+session=$("$attnctl" session --help)
+for example in "export chat-7" "import chat-7" "fork chat-7" "move chat-7 --to"; do
+  expect "session teaches to $example" has "$session" "attnctl session $example"
+done
+for words in "" "export" "export a" "import" "fork" "fork a b" "move a" "import f --to x" "export a f --id b" "export a -" "import -" "mve a"; do
+  expect "session $words exits 2" test "$(code session $words)" = 2
+done
+expect "drain teaches" has "$("$attnctl" drain --help)" "attnctl drain 10.0.0.7:8470 --via balancer:8470"
+for words in "" "a" "--via b" "a b --via c" "a --target b --via c"; do
+  expect "drain $words exits 2" test "$(code drain $words)" = 2
+done
+expect "without a server session exits 1" test "$(code session import f --target 127.0.0.1:1 --connect_ms 200)" = 1
+expect "top teaches" has "$("$attnctl" top --help)" "attnctl top 10.0.0.1:9470"
+expect "top without a server is exit 1" test "$(code top 127.0.0.1:1 --once)" = 1
+expect "top with a wrong address is exit 2" test "$(code top 127.0.0.1:x)" = 2
+expect "bench teaches" has "$("$attnctl" bench --help)" "counts from when it was due"
+expect "bench with a wrong mode is exit 2" test "$(code bench --mode x)" = 2
+expect "without a server bench exits 1" test "$(code bench --target 127.0.0.1:1 --connect_ms 200)" = 1
 plan=$("$attnctl" plan --model builtin:apex1-large --context 131072)
 for figure in 32,768 2,048 1,024 "8 GiB" "3.1 %"; do
   expect "plan prints $figure" has "$plan" "$figure"

@@ -42,6 +42,10 @@ TEST(Connect, RefusesOptionsOutOfRange) {
   options.max_message_bytes = 1000;
   EXPECT_EQ(Client::Connect("127.0.0.1:1", options).status().code(),
             absl::StatusCode::kInvalidArgument);
+  options = ClientOptions();
+  options.session_key = "worker\n7";  // not what metadata may hold
+  EXPECT_EQ(Client::Connect("127.0.0.1:1", options).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Session, TracksTheLengthOfEachLayer) {

@@ -47,8 +47,9 @@ void Double(const v1::Tensor& input, int64_t begin, int64_t count, v1::Tensor* o
 int64_t Rows(const v1::Tensor& tensor) { return tensor.shape(0); }
 
 grpc::StatusCode CodeOf(const std::string& reason) {
-  return reason == "SESSION_UNKNOWN" ? grpc::StatusCode::NOT_FOUND
-                                     : grpc::StatusCode::FAILED_PRECONDITION;
+  return reason == "SESSION_UNKNOWN"  ? grpc::StatusCode::NOT_FOUND
+         : reason == "SESSION_MOVING" ? grpc::StatusCode::UNAVAILABLE
+                                      : grpc::StatusCode::FAILED_PRECONDITION;
 }
 
 }  // namespace
@@ -116,12 +117,28 @@ int FakeServer::most_in_flight() {
   return most_in_flight_;
 }
 
+int FakeServer::exports() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return exports_;
+}
+
+int FakeServer::cut_imports() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return cut_imports_;
+}
+
+void FakeServer::set_server_id(const std::string& id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  server_id_ = id;
+}
+
 void FakeServer::BreakStreams() {
   std::lock_guard<std::mutex> lock(mutex_);
   break_streams_ = true;
 }
 
 Failure FakeServer::TakeFailure(grpc::ServerContext* context) {
+  context->AddInitialMetadata("attnd-server", server_id_);
   for (const auto& [key, value] : context->client_metadata()) {
     if (key == "attnd-session-key") {
       keys_.emplace_back(value.data(), value.size());
@@ -147,6 +164,9 @@ std::string FakeServer::Append(const StepFields& step) {
   const auto it = sessions_.find(step.session);
   if (it == sessions_.end()) {
     return "SESSION_UNKNOWN";
+  }
+  if (moving_.count(step.session) > 0) {
+    return "SESSION_MOVING";
   }
   int64_t& length = it->second.at(step.layer);
   const bool guard = step.rewind && step.expected_length > 0;
@@ -209,80 +229,11 @@ grpc::Status FakeServer::Decode(grpc::ServerContext* context, const v1::DecodeRe
   return failure.after ? Fail(context, failure) : grpc::Status::OK;
 }
 
-void FakeServer::Fill(const std::string& id, v1::Session* session) {
-  session->set_session_id(id);
-  for (int64_t length : sessions_.at(id)) {
-    session->add_layer_lengths(length);
-  }
-}
-
-grpc::Status FakeServer::CreateSession(grpc::ServerContext* context,
-                                       const v1::CreateSessionRequest* request,
-                                       v1::Session* response) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  ++creates_;
-  const Failure failure = TakeFailure(context);
-  if (sessions_.count(request->session_id()) > 0) {
-    return Fail(context, {grpc::StatusCode::ALREADY_EXISTS, "SESSION_EXISTS"});
-  }
-  if (failure.code == grpc::StatusCode::OK || failure.after) {
-    sessions_[request->session_id()].assign(kLayers, 0);
-    Fill(request->session_id(), response);
-  }
-  return failure.code == grpc::StatusCode::OK ? grpc::Status::OK : Fail(context, failure);
-}
-
-grpc::Status FakeServer::GetSession(grpc::ServerContext* context,
-                                    const v1::GetSessionRequest* request, v1::Session* response) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (sessions_.count(request->session_id()) == 0) {
-    return Fail(context, {grpc::StatusCode::NOT_FOUND, "SESSION_UNKNOWN"});
-  }
-  Fill(request->session_id(), response);
-  return grpc::Status::OK;
-}
-
-// A session a page: the client must follow the tokens.
-grpc::Status FakeServer::ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest* request,
-                                      v1::ListSessionsResponse* response) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto it = sessions_.upper_bound(request->page_token());
-  if (it != sessions_.end()) {
-    Fill(it->first, response->add_sessions());
-    if (std::next(it) != sessions_.end()) {
-      response->set_next_page_token(it->first);
-    }
-  }
-  return grpc::Status::OK;
-}
-
-grpc::Status FakeServer::RewindSession(grpc::ServerContext*,
-                                       const v1::RewindSessionRequest* request,
-                                       v1::Session* response) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (int64_t& length : sessions_.at(request->session_id())) {
-    length = std::min(length, request->position());
-  }
-  Fill(request->session_id(), response);
-  return grpc::Status::OK;
-}
-
-grpc::Status FakeServer::CloseSession(grpc::ServerContext* context,
-                                      const v1::CloseSessionRequest* request,
-                                      v1::CloseSessionResponse* response) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const Failure failure = TakeFailure(context);
-  if (sessions_.erase(request->session_id()) == 0) {
-    return Fail(context, {grpc::StatusCode::NOT_FOUND, "SESSION_CLOSED"});
-  }
-  response->set_freed_bytes(4096);
-  return failure.after ? Fail(context, failure) : grpc::Status::OK;
-}
-
 grpc::Status FakeServer::GetModel(grpc::ServerContext*, const v1::GetModelRequest*,
                                   v1::ModelInfo* response) {
   response->set_name("fake");
   response->set_d_model(kWidth);
+  response->set_max_seq_len(1 << 20);
   response->set_max_message_bytes(max_message_bytes_);
   for (int i = 0; i < kLayers; ++i) {
     response->add_layers(v1::LAYER_KIND_LOCAL_GQA);

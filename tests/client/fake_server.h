@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,18 @@ struct Failure {
   std::string reason;     // empty: as if gRPC had made the status
   bool after = false;     // the call takes effect first: its answer is lost
   int64_t retry_ms = -1;  // >= 0: sent as google.rpc.RetryInfo
+};
+
+// How sessions are exported and imported.
+struct FakeExport {
+  int64_t data_bytes = 1000;
+  size_t chunk_bytes = 300;
+  std::string affinity_key;
+  bool damage = false;              // one bit of the data is another
+  size_t cut_after = 1 << 20;       // parts, after which the stream ends
+  bool silent = false;              // then nothing comes until the client cancels
+  grpc::Status end;                 // how the stream ends
+  bool import_answer_lost = false;  // an import takes effect, and is not answered
 };
 
 class FakeServer : public v1::AttentionService::Service,
@@ -39,6 +52,8 @@ class FakeServer : public v1::AttentionService::Service,
   std::unique_ptr<Client> Connect(ClientOptions options = {}) const;
   const std::string& target() const { return target_; }
 
+  // As a restart does.
+  void LoseSessions();
   // What grpc.health.v1 says.
   void SetServing(bool serving);
   void FailNext(const Failure& failure);
@@ -55,6 +70,15 @@ class FakeServer : public v1::AttentionService::Service,
   static constexpr int kSilentLayer = 2;
   // The largest number of silent steps that a stream had at a time.
   int most_in_flight();
+  void SetExport(const FakeExport& how);
+  // Whether steps of the session are refused with SESSION_MOVING.
+  bool Moving(const std::string& session);
+  void SetMoving(const std::string& session, bool moving);
+  // Exports begun, and imports that ended before their digest.
+  int exports();
+  int cut_imports();
+  // The replica that answers from now on.
+  void set_server_id(const std::string& id);
   // Ends every stream with this status at its next message.
   void BreakStreams();
 
@@ -74,6 +98,13 @@ class FakeServer : public v1::AttentionService::Service,
                              v1::Session* response) override;
   grpc::Status CloseSession(grpc::ServerContext* context, const v1::CloseSessionRequest* request,
                             v1::CloseSessionResponse* response) override;
+  grpc::Status ForkSession(grpc::ServerContext* context, const v1::ForkSessionRequest* request,
+                           v1::Session* response) override;
+  grpc::Status ExportSession(grpc::ServerContext* context, const v1::ExportSessionRequest* request,
+                             grpc::ServerWriter<v1::ExportSessionResponse>* writer) override;
+  grpc::Status ImportSession(grpc::ServerContext* context,
+                             grpc::ServerReader<v1::ImportSessionRequest>* reader,
+                             v1::Session* response) override;
   grpc::Status GetModel(grpc::ServerContext* context, const v1::GetModelRequest* request,
                         v1::ModelInfo* response) override;
   grpc::Status GetStats(grpc::ServerContext* context, const v1::GetStatsRequest* request,
@@ -96,6 +127,8 @@ class FakeServer : public v1::AttentionService::Service,
   grpc::Status Fail(grpc::ServerContext* context, const Failure& failure);
   // The reason why the step is refused, or empty when it was appended.
   std::string Append(const StepFields& step);
+  // The parts of a session, with the lock held.
+  std::vector<v1::SessionChunk> ChunksOf(const std::string& id);
   void Fill(const std::string& id, v1::Session* session);
   bool Answer(const v1::StepRequest& request,
               grpc::ServerReaderWriter<v1::StepResponse, v1::StepRequest>* stream);
@@ -105,6 +138,11 @@ class FakeServer : public v1::AttentionService::Service,
   std::mutex mutex_;
   std::deque<Failure> failures_;
   std::map<std::string, std::vector<int64_t>> sessions_;
+  std::set<std::string> moving_;
+  FakeExport export_;
+  int exports_ = 0;
+  int cut_imports_ = 0;
+  std::string server_id_ = "fake-1";
   std::vector<v1::PrefillRequest> prefills_;
   std::vector<v1::DecodeRequest> decodes_;
   std::vector<std::string> keys_;

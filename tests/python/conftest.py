@@ -43,6 +43,7 @@ if os.environ.get("ATTND_INSTALLED") != "1":
 
 import attnd  # noqa: E402
 from support import golden  # noqa: E402
+from support.balancer import Balancer  # noqa: E402
 from support.fake_server import FakeServer  # noqa: E402
 from support.server_process import ServerProcess  # noqa: E402
 
@@ -89,3 +90,22 @@ def connect(servers):
     yield client
     for one in clients:
         one.close()
+
+
+@pytest.fixture
+def fleet():
+    """Two real servers of the odd model, `servers`, behind a balancer, to be killed at will."""
+    servers = [ServerProcess.of_golden("odd", "--drain_seconds=0.5") for _ in range(2)]
+    balancer = Balancer(servers)
+    balancer.servers = servers
+    yield balancer
+    balancer.stop()
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def client(fleet):
+    """A client of the fleet that soon knows that a session will not come."""
+    with attnd.Client(fleet.address, timeout=30, arrival_wait=2) as one:
+        yield one

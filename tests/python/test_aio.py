@@ -137,6 +137,17 @@ def test_steps_pipeline_cancel_and_timeout(fake):
     run(fake, act)
 
 
+def test_a_stream_of_steps_may_be_a_clients_first_call(fake, fake_client):
+    session = fake_client.create_session()
+
+    async def act(client):
+        async with await client.steps() as stream:
+            step = attnd.SequenceStep(session.session_id, position=0)
+            assert (await (await stream.submit_decode(0, [step], rows(1)))).results[0].ok
+
+    run(fake, act)
+
+
 def test_an_exception_in_the_block_ends_the_stream_at_once(fake):
     async def act(client):
         session = await client.create_session()

@@ -108,6 +108,7 @@ def test_which_errors_are_repeated():
         (attnd.Unavailable(""), True),
         (attnd.Unavailable("", reason="NOT_READY"), True),
         (attnd.Unavailable("", reason="DRAINING"), False),
+        (attnd.Unavailable("", reason="SESSION_MOVING"), False),
         (attnd.DeadlineExceeded(""), True),
         (attnd.ResourceExhausted("", reason="CACHE_FULL", retry_after=1.0), False),
         (attnd.FailedPrecondition("", reason="POSITION_MISMATCH"), False),

@@ -36,6 +36,8 @@ from .errors import (
     Unavailable,
     Unimplemented,
 )
+from .replaying import ReplayingSession
+from .resuming import ResumingStepStream
 from .session import Session
 from .steps import StepFuture, StepStream
 from .types import (
@@ -69,7 +71,9 @@ __all__ = [
     "OutOfRange",
     "PermissionDenied",
     "PrefillResult",
+    "ReplayingSession",
     "ResourceExhausted",
+    "ResumingStepStream",
     "SequenceResult",
     "SequenceStep",
     "Session",

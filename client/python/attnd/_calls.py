@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, List, Sequence, Tuple, Union
 
 import numpy as np
@@ -139,6 +140,28 @@ def decode_result(
         row += step.num_tokens
         results.append(SequenceResult(rows, result.length, from_status(result.status)))
     return DecodeResult(results, output, Timing.from_proto(parts[-1].timing))
+
+
+def rows_of(steps: Sequence[SequenceStep], hidden: np.ndarray, indices: Sequence[int]) -> np.ndarray:
+    """The rows of some of the steps, in the order of `indices`."""
+    ends = np.cumsum([step.num_tokens for step in steps])
+    return np.concatenate([hidden[ends[i] - steps[i].num_tokens : ends[i]] for i in indices])
+
+
+def merged(
+    result: DecodeResult, indices: Sequence[int], later: Union[DecodeResult, AttndError]
+) -> DecodeResult:
+    """The result with that of the sequences `indices`, which were sent again, in its places."""
+    results = list(result.results)
+    for place, index in enumerate(indices):
+        if isinstance(later, DecodeResult):
+            results[index] = later.results[place]
+        else:
+            results[index] = dataclasses.replace(results[index], error=later)
+    output = np.concatenate([one.output for one in results])
+    output.flags.writeable = False
+    timing = later.timing if isinstance(later, DecodeResult) else result.timing
+    return DecodeResult(results, output, timing)
 
 
 def note_lengths(layer: int, steps: Sequence[SequenceStep], result: DecodeResult) -> None:

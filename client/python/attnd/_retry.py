@@ -17,9 +17,12 @@ _LONGEST_WAIT = 2.0
 
 
 def may_help(error: AttndError) -> bool:
-    """Whether sending the same again can succeed. A drain ends only with the server."""
+    """Whether sending the same again can succeed.
+
+    A drain ends only with the server, and a session that moves has been waited for (_moves.py).
+    """
     if isinstance(error, Unavailable):
-        return error.reason != "DRAINING"
+        return error.reason not in ("DRAINING", "SESSION_MOVING")
     return isinstance(error, DeadlineExceeded)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from .errors import AttndError
 from .types import SessionInfo
@@ -14,6 +14,8 @@ class SessionState:
     Lengths follow the answers, and on a Steps stream the steps submitted. A length becomes
     unknown when a call ends without the server's word on it; the next step that needs it asks.
     """
+
+    replays = False  # whether it is made anew when it is lost
 
     def __init__(self, info: SessionInfo):
         self._id = info.session_id
@@ -48,6 +50,17 @@ class SessionState:
     def _set(self, layer: int, length: Optional[int]) -> None:
         if 0 <= layer < len(self._lengths):
             self._lengths[layer] = length
+
+    def _done(self, layer: int, position: int, hidden: Any) -> None:
+        """A step was answered: these rows (a Tensor) are in the layer from `position` on."""
+
+    def _gave_up(self, layer: int, position: int, rows: int) -> None:
+        """A step failed, and whether it was done is not known."""
+        self._set(layer, None)
+
+    def _length_for(self, layer: int, position: int) -> int:
+        """What the layer's length may be where a step begins at `position`."""
+        return position
 
     def _failed(self, layer: int, error: AttndError, repeated: bool = False) -> None:
         """After an error of attnd's own the layer is as it was; after others nobody knows.

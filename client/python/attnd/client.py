@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
-from typing import Any, Callable, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
 
 import grpc
 import numpy as np
 
-from . import _calls, _channel, _retry
+from . import _calls, _channel, _mending, _moves, _retry
+from ._history import History
 from ._proto import attnd_pb2 as pb
 from .errors import AttndError, Unavailable, from_rpc_error
+from .replaying import ReplayingSession
+from .resuming import ResumingStepStream
 from .session import Session
 from .steps import StepStream
+from .transfers import Transfers
 from .types import DecodeResult, ModelInfo, SequenceStep, SessionInfo, Stats
 
 
-class Client:
+class Client(Transfers):
     """A connection to one attnd server (or to a balancer before several).
 
     Args:
       target: "host:port" or "unix:path".
       timeout: seconds for each call that names none; None: no deadline.
       connect_timeout: seconds that the first call waits for the server to be reachable.
-      affinity_key: what a balancer hashes; sent with every call and stored in new sessions.
+      affinity_key: what a balancer hashes; sent with every call and stream, and stored in new
+        sessions. Sessions that share a decode or a stream must share it. None: a random one for
+        this client; "": none.
       credentials: for TLS; None: plain text.
       metadata: sent with every call.
       max_message_bytes: limit for messages, both ways.
+      move_wait: seconds that a call is repeated, within its timeout, while its session is on its
+        way to another server (SESSION_MOVING).
+      arrival_wait: seconds that SESSION_UNKNOWN is, once another server than before answers behind
+        a balancer: there a session that moves is unknown until it has arrived. At most 5 s where
+        the server before did not answer at the end: then it probably died.
+      recovery_timeout: seconds that a ReplayingSession, and a stream with `resume`, have to get
+        over a loss.
       options: further gRPC channel options, or other values for those set here.
 
     Calls raise attnd.AttndError. A client may be shared by threads, a Session should not be.
@@ -43,19 +57,24 @@ class Client:
         credentials: Optional[grpc.ChannelCredentials] = None,
         metadata: Optional[_channel.Metadata] = None,
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
+        move_wait: float = 30.0,
+        arrival_wait: float = 30.0,
+        recovery_timeout: float = 120.0,
         options: Optional[_channel.Options] = None,
     ):
-        settings = _channel.channel_options(max_message_bytes, options)
-        if credentials is None:
-            self._channel = grpc.insecure_channel(target, settings)
-        else:
-            self._channel = grpc.secure_channel(target, credentials, settings)
-        self._stubs = _channel.Stubs(self._channel)
+        self._settings = _channel.channel_options(max_message_bytes, options)
+        self._credentials = credentials
         self._target = target
+        self._channel = self._open_channel()
+        self._stubs = _channel.Stubs(self._channel)
         self._timeout = timeout
         self._connect_timeout = connect_timeout
-        self._affinity_key = affinity_key
-        self._metadata = _channel.call_metadata(affinity_key, metadata)
+        self._max_message_bytes = max_message_bytes
+        self._recovery_timeout = recovery_timeout
+        self._affinity_key = _channel.chosen_key(affinity_key)
+        self._metadata = _channel.call_metadata(self._affinity_key, metadata)
+        self._moves = _moves.MoveWatch(move_wait, arrival_wait)
+        self._num_layers = 0  # asked for once
         self._connected = False
         self._connecting = threading.Lock()
 
@@ -69,6 +88,12 @@ class Client:
         """Closes the connection. Sessions stay on the server until closed or expired."""
         self._channel.close()
 
+    def _open_channel(self, extra: _channel.Options = ()) -> grpc.Channel:
+        settings = [*self._settings, *extra]
+        if self._credentials is None:
+            return grpc.insecure_channel(self._target, settings)
+        return grpc.secure_channel(self._target, self._credentials, settings)
+
     def _connect(self) -> None:
         """Waits for the first connection only: later outages fail calls at once."""
         with self._connecting:
@@ -81,13 +106,38 @@ class Client:
                 raise Unavailable(f"{self._target} could not be reached {waited}") from None
             self._connected = True
 
-    def _call(self, method: Callable[..., Any], request: Any, timeout: Optional[float]) -> Any:
-        self._connect()
-        seconds = _channel.deadline(timeout, self._timeout)
+    @property
+    def affinity_key(self) -> str:
+        """What a balancer places this client's sessions by; "" for none."""
+        return self._affinity_key
+
+    def _try(self, method: Any, request: Any, seconds: Optional[float]) -> Any:
+        """One try of a call."""
         try:
-            return method(request, timeout=seconds, metadata=self._metadata)
+            answer, call = method.with_call(request, timeout=seconds, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
+            failure = from_rpc_error(error)
+            self._moves.note(error.initial_metadata())
+            self._moves.note_failure(failure)
+            raise failure from error
+        self._moves.note(call.initial_metadata())
+        return answer
+
+    def _once(self, method: Any, request: Any, timeout: Optional[float]) -> Any:
+        self._connect()
+        return self._try(method, request, _channel.deadline(timeout, self._timeout))
+
+    def _call(self, method: Any, request: Any, timeout: Optional[float]) -> Any:
+        self._connect()
+        waiting = self._moves.wait(_channel.deadline(timeout, self._timeout))
+        while True:
+            try:
+                return self._try(method, request, waiting.left())
+            except AttndError as error:
+                pause = waiting.after(error)
+                if pause is None:
+                    raise
+            time.sleep(pause)
 
     def _attempt(
         self, method: Any, request: Any, timeout: Optional[float], attempts: _retry.Attempts
@@ -145,10 +195,44 @@ class Client:
             prefix_length=prefix_length,
             max_tokens=max_tokens,
             idle_ttl=_channel.duration(idle_ttl),
-            affinity_key=self._affinity_key or "",
+            affinity_key=self._affinity_key,
         )
         answer = self._call(self._stubs.sessions.CreateSession, request, timeout)
         return Session(self, SessionInfo.from_proto(answer))
+
+    def create_replaying_session(
+        self,
+        prefix_length: int = 0,
+        max_tokens: int = 0,
+        idle_ttl: Optional[float] = None,
+        session_id: Optional[str] = None,
+        *,
+        max_history_bytes: Optional[int] = None,
+        timeout: Optional[float] = None,
+    ) -> ReplayingSession:
+        """A session that outlives its server: it keeps what it sent, and sends it again elsewhere.
+
+        Args:
+          prefix_length, max_tokens, idle_ttl, session_id: as in create_session.
+          max_history_bytes: past so many bytes of rows they are let go, and with them the means to
+            get over a loss; None: no limit.
+        """
+        request = pb.CreateSessionRequest(
+            session_id=session_id or secrets.token_hex(16),
+            prefix_length=prefix_length,
+            max_tokens=max_tokens,
+            idle_ttl=_channel.duration(idle_ttl),
+            affinity_key=self._affinity_key,
+        )
+        history = History(self._layer_count(), max_history_bytes)
+        session = ReplayingSession(self, request, history)
+        session._open(timeout)
+        return session
+
+    def _layer_count(self) -> int:
+        if self._num_layers == 0:
+            self._num_layers = self.model().num_layers
+        return self._num_layers
 
     def get_session(self, session_id: str, *, timeout: Optional[float] = None) -> Session:
         """The session of that id, with the lengths that its layers have now."""
@@ -178,6 +262,27 @@ class Client:
         """Ends a session; the bytes that it freed."""
         request = pb.CloseSessionRequest(session_id=session_id)
         return self._call(self._stubs.sessions.CloseSession, request, timeout).freed_bytes
+
+    def fork_session(
+        self,
+        session_id: str,
+        position: int = 0,
+        new_session_id: Optional[str] = None,
+        max_tokens: int = 0,
+        idle_ttl: Optional[float] = None,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Session:
+        """A copy of a session; as Session.fork."""
+        request = pb.ForkSessionRequest(
+            session_id=session_id,
+            new_session_id=new_session_id or "",
+            position=position,
+            max_tokens=max_tokens,
+            idle_ttl=_channel.duration(idle_ttl),
+        )
+        answer = self._call(self._stubs.sessions.ForkSession, request, timeout)
+        return Session(self, SessionInfo.from_proto(answer))
 
     def _info(self, session_id: str, timeout: Optional[float]) -> SessionInfo:
         request = pb.GetSessionRequest(session_id=session_id)
@@ -214,14 +319,39 @@ class Client:
         """
         steps = _calls.as_steps(sequences)
         _calls.check_retries(steps, retries)
-        request = _calls.decode_request(
-            layer,
-            steps,
-            self._positions(layer, steps),
-            hidden,
-            output_dtype=output_dtype,
-            wire_dtype=wire_dtype,
-        )
+        positions = self._positions(layer, steps)
+        dtypes = dict(output_dtype=output_dtype, wire_dtype=wire_dtype)
+        if any(getattr(step.session, "replays", False) for step in steps):
+            request = _calls.decode_request(layer, steps, positions, hidden, **dtypes)
+            work = _mending.decode_work(layer, steps, positions, request)
+            return _mending.run(self, work, timeout)
+        waiting = self._moves.wait(_channel.deadline(timeout, self._timeout))
+        result = self._decode(layer, steps, positions, hidden, dtypes, timeout, retries)
+        while True:
+            moving, pause = waiting.sequences(result)
+            if not moving:
+                return result
+            time.sleep(pause)
+            some = [steps[i] for i in moving], [positions[i] for i in moving]
+            rows = _calls.rows_of(steps, hidden, moving)
+            try:
+                later = self._decode(layer, *some, rows, dtypes, waiting.left(), retries)
+            except AttndError as error:
+                return _calls.merged(result, moving, error)
+            result = _calls.merged(result, moving, later)
+
+    def _decode(
+        self,
+        layer: int,
+        steps: Sequence[SequenceStep],
+        positions: Sequence[int],
+        hidden: np.ndarray,
+        dtypes: Dict[str, Any],
+        timeout: Optional[float],
+        retries: int,
+    ) -> DecodeResult:
+        """One call; and the sessions' lengths after it."""
+        request = _calls.decode_request(layer, steps, positions, hidden, **dtypes)
         attempts = _retry.Attempts(request, retries)
         try:
             answer = self._attempt(self._stubs.attention.Decode, request, timeout, attempts)
@@ -238,7 +368,15 @@ class Client:
             for step in steps
         ]
 
-    def steps(self) -> StepStream:
-        """A stream of pipelined steps; close it, or use it in a `with` statement."""
+    def steps(self, resume: bool = False) -> Union[StepStream, ResumingStepStream]:
+        """A stream of pipelined steps; close it, or use it in a `with` statement.
+
+        Args:
+          resume: go on when the stream ends or sessions move: what is unanswered is sent again
+            where calls go then. Needed for a ReplayingSession.
+        """
+        return ResumingStepStream(self) if resume else self._open_steps()
+
+    def _open_steps(self) -> StepStream:
         self._connect()
         return StepStream(self._stubs.attention.Steps, self._metadata)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 import numpy as np
 
 from . import _calls, _retry
+from ._proto import attnd_pb2 as pb
+from ._recovery import Cause, Recovery, found
 from ._session_state import SessionState
-from .errors import AttndError
+from .errors import AttndError, NotFound
 from .types import DecodeResult, PrefillResult, SequenceStep, SessionInfo
 
 if TYPE_CHECKING:
@@ -65,17 +67,26 @@ class Session(SessionState):
         Rows inside a bidirectional prefix are answered with the prefix's last row: `output` may
         be empty, or start before `position`.
         """
-        request = _calls.prefill_request(
-            self.session_id,
-            layer,
-            self._position(layer, position),
-            hidden,
+        options = dict(
             rewind=rewind,
             output_rows=output_rows,
             output_dtype=output_dtype,
             wire_dtype=wire_dtype,
             expected_length=expected_length,
         )
+        start = self._position(layer, position)
+        return self._prefill(layer, start, hidden, options, timeout, retries)
+
+    def _prefill(
+        self,
+        layer: int,
+        position: int,
+        hidden: np.ndarray,
+        options: Dict[str, Any],
+        timeout: Optional[float],
+        retries: int,
+    ) -> PrefillResult:
+        request = _calls.prefill_request(self.session_id, layer, position, hidden, **options)
         client, attempts = self._client, _retry.PrefillAttempts(request, retries)
         try:
             answer = client._attempt(client._stubs.attention.Prefill, request, timeout, attempts)
@@ -119,11 +130,39 @@ class Session(SessionState):
         """The session as the server sees it; also refreshes `lengths`."""
         return self._take(self._client._info(self._id, timeout))
 
+    def fork(
+        self,
+        position: int = 0,
+        session_id: Optional[str] = None,
+        max_tokens: int = 0,
+        idle_ttl: Optional[float] = None,
+        *,
+        timeout: Optional[float] = None,
+    ) -> "Session":
+        """A session that continues from a copy of this one, independently of it.
+
+        Args:
+          position: the copy holds [0, position); 0: each layer as it is.
+          session_id: None: an unguessable one, made by the server.
+          max_tokens, idle_ttl: as in Client.create_session; the copy has its own.
+
+        Takes next to no memory until they differ: pages are shared, and copied on write.
+        """
+        return self._client.fork_session(
+            self._id, position, session_id, max_tokens, idle_ttl, timeout=timeout
+        )
+
     def close(self, *, timeout: Optional[float] = None) -> int:
         """Ends the session; the bytes that it freed."""
         freed = self._client.close_session(self._id, timeout=timeout)
         self._closed = True
         return freed
+
+    def _bring_back(self, cause: Cause, recovery: Recovery) -> pb.Session:
+        """The session where calls go now; raises when it is not there."""
+        if self._closed:
+            raise NotFound(f"session {self._id} was closed here", reason="SESSION_CLOSED")
+        return found(self._client, self._id, cause, recovery, replays=False)
 
     def _position(self, layer: int, position: Optional[int]) -> int:
         if position is not None:

@@ -118,6 +118,27 @@ class StepStream:
         """
         self._requests.put(cancel_of(step_id))
 
+    def _send(
+        self,
+        work: Any,
+        timeout: Optional[float],
+        answered: Callable[[StepFuture], None],
+    ) -> int:
+        """Sends a step of ResumingStepStream, which knows its sessions; the step's id here."""
+        steps = work.steps_by_id()
+        positions = [step.position for step in steps]
+        request = {work.kind: work.request}
+        with self._lock:
+            future = self._submit(work.layer, steps, positions, timeout, **request)
+        future.add_done_callback(answered)
+        return future.step_id
+
+    def _end(self, cancel: bool) -> None:
+        """Ends the stream, at once or with the answers of what was sent."""
+        if cancel:
+            self._responses.cancel()
+        self.close()
+
     def _positions(self, layer: int, steps: Sequence[SequenceStep]) -> List[int]:
         return [
             step.session._position(layer, None) if step.position is None else step.position
@@ -134,6 +155,8 @@ class StepStream:
     ) -> StepFuture:
         if self._failure is not None:
             raise self._failure
+        if any(getattr(step.session, "replays", False) for step in steps):
+            raise ValueError("a ReplayingSession is in the step: expected steps(resume=True)")
         future = StepFuture()
         future.set_running_or_notify_cancel()
         future.step_id = self._book.add(future, layer, steps, "decode" in request)
@@ -150,6 +173,6 @@ class StepStream:
         except grpc.RpcError as error:
             ended = from_rpc_error(error)
         with self._lock:
-            self._failure = self._failure or ended
-            self._book.fail_all(ended)
+            self._failure = self._failure or ended  # so that no more steps come
+        self._book.fail_all(ended)
         self._requests.put(_END)  # lets gRPC's sending thread go

@@ -10,6 +10,7 @@ const std::vector<Flag> kFlags = {
     {"target", Flag::Kind::kText, "here", "", 0, 0},
     {"len", Flag::Kind::kInt, "", "", 1, 1024},
     {"json", Flag::Kind::kSwitch, "", "", 0, 0},
+    {"rate", Flag::Kind::kNumber, "", "", 0, 100},
 };
 
 std::string ErrorText(const std::vector<std::string>& words) {
@@ -19,9 +20,10 @@ std::string ErrorText(const std::vector<std::string>& words) {
 
 TEST(Args, BothFormsDefaultsAndWords) {
   const absl::StatusOr<Args> args =
-      Args::Parse(kFlags, 1, {"--len", "7", "list", "--json", "--target=a=b"});
+      Args::Parse(kFlags, 1, {"--len", "7", "list", "--json", "--target=a=b", "--rate=2.5e-1"});
   ASSERT_TRUE(args.ok()) << args.status();
   EXPECT_EQ(args->Int("len"), 7);
+  EXPECT_EQ(args->Number("rate"), 0.25);
   EXPECT_EQ(args->Text("target"), "a=b");
   EXPECT_TRUE(args->Switch("json"));
   EXPECT_EQ(args->words(), std::vector<std::string>{"list"});
@@ -37,6 +39,10 @@ TEST(Args, ErrorsNameTheFlagTheValueAndTheRange) {
   EXPECT_EQ(ErrorText({"--len", "0"}), "--len: '0'; expected a whole number from 1 to 1024");
   EXPECT_EQ(ErrorText({"--len=12x"}), "--len: '12x'; expected a whole number from 1 to 1024");
   EXPECT_NE(ErrorText({"--len=99999999999999999999"}), "");
+  for (const char* bad : {"nan", "inf", "-0.1", "101", "1x", "0x1", ""}) {
+    EXPECT_NE(ErrorText({"--rate", bad}), "") << bad;
+  }
+  EXPECT_EQ(ErrorText({"--rate", "101"}), "--rate: '101'; expected a number from 0 to 100");
   EXPECT_EQ(ErrorText({"--len"}), "--len needs a value");
   EXPECT_EQ(ErrorText({"--target="}), "--target: empty; expected a value");
   EXPECT_EQ(ErrorText({"--json=1"}), "--json takes no value");

@@ -59,6 +59,7 @@ class Engine:
     def __init__(self, config, weights):
         self.config, self.weights = config, weights
         self.sessions, self.closed = {}, set()
+        self.moving = set()  # ids whose steps are refused
         self.lock = threading.Lock()
 
     def create(self, request):
@@ -76,13 +77,20 @@ class Engine:
         reason = "SESSION_CLOSED" if session_id in self.closed else "SESSION_UNKNOWN"
         raise Refusal(Code.NOT_FOUND, reason, f"session {session_id} is not here")
 
+    def _get_still(self, session_id):
+        """For what changes the session."""
+        if session_id in self.moving:
+            raise Refusal(Code.UNAVAILABLE, "SESSION_MOVING", f"session {session_id} moves")
+        return self.get(session_id)
+
     def close(self, session_id):
         self.get(session_id)
+        self.moving.discard(session_id)
         self.closed.add(session_id)
         del self.sessions[session_id]
 
     def rewind(self, session_id, position):
-        session = self.get(session_id)
+        session = self._get_still(session_id)
         longer = [layer for layer in session.layers if len(layer.rows) > position]
         for layer in longer:
             self._check_cut(session, session.layers.index(layer), position)
@@ -92,7 +100,7 @@ class Engine:
 
     def append(self, session_id, layer, step, x, decode, may_commit=lambda: None):
         """Appends x and answers (first answered position, rows [m, d], length)."""
-        session = self.get(session_id)
+        session = self._get_still(session_id)
         state, prefix = session.layers[layer], session.request.prefix_length
         start, end = self._check_position(session, layer, step), step.position + len(x)
         if decode and start < prefix:

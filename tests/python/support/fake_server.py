@@ -25,23 +25,13 @@ from attnd._proto import attnd_pb2 as pb  # noqa: E402
 from attnd._proto import attnd_pb2_grpc as rpc  # noqa: E402
 from support import reference, safetensors  # noqa: E402
 from support.fake_engine import Code, Engine, Refusal, to_array  # noqa: E402
+from support.fake_transfers import Transfers, refuse, session_message  # noqa: E402
 
 ATTENTION = "attnd.v1.AttentionService"
 
 
-def session_message(session):
-    message = pb.Session(
-        session_id=session.id,
-        prefix_length=session.request.prefix_length,
-        max_tokens=session.request.max_tokens,
-        layer_lengths=[len(layer.rows) for layer in session.layers],
-        affinity_key=session.request.affinity_key,
-    )
-    message.create_time.GetCurrentTime()
-    return message
-
-
 class FakeServer(
+    Transfers,
     rpc.AttentionServiceServicer,
     rpc.SessionServiceServicer,
     rpc.ModelServiceServicer,
@@ -50,10 +40,12 @@ class FakeServer(
     """Listens on a free port at construction; `address` is "127.0.0.1:PORT"."""
 
     def __init__(self, model, weights, listen="127.0.0.1:0", rows_a_response=0):
+        super().__init__()
         self.engine = Engine(reference.read_config(model), safetensors.read(weights))
         self.rows_a_response = rows_a_response  # > 0: Steps answers in parts of so many rows
         self.faults, self.metadata, self.requests, self.contexts = [], [], [], []
         self.draining = False
+        self.server_id = "fake-1"
         self.server = grpc.server(
             futures.ThreadPoolExecutor(16), options=[("grpc.max_receive_message_length", 256 << 20)]
         )
@@ -81,12 +73,12 @@ class FakeServer(
 
     def _answer(self, context, act, *arguments):
         self.metadata.append(dict(context.invocation_metadata()))
+        context.send_initial_metadata([("attnd-server", self.server_id)])
         try:
             with self.engine.lock:
                 return act(*arguments)
         except Refusal as refusal:
-            context.set_trailing_metadata([("attnd-reason", refusal.reason)])
-            context.abort(refusal.code, str(refusal))
+            refuse(context, refusal)
 
     def _faulty(self, context, act, request):
         self.requests.append(request)
@@ -160,7 +152,7 @@ class FakeServer(
 
     def GetStats(self, request, context):
         return pb.Stats(
-            server_id="fake", sessions=len(self.engine.sessions), draining=self.draining
+            server_id=self.server_id, sessions=len(self.engine.sessions), draining=self.draining
         )
 
     def Drain(self, request, context):
@@ -250,7 +242,7 @@ class FakeServer(
             with self.engine.lock:
                 if request.WhichOneof("step") == "prefill":
                     answer = self._prefill(request.prefill, check)
-                    yield from self._parts(request.step_id, answer)
+                    yield from self._step_parts(request.step_id, answer)
                 elif request.WhichOneof("step") == "decode":
                     answer = self._decode(request.decode, check)
                     yield pb.StepResponse(step_id=request.step_id, decode=answer)
@@ -262,7 +254,7 @@ class FakeServer(
             )
             yield pb.StepResponse(step_id=request.step_id, status=status)
 
-    def _parts(self, step_id, answer):
+    def _step_parts(self, step_id, answer):
         short = tensors.name_of_wire(answer.output.dtype)
         rows, size = tensors.from_tensor(answer.output), self.rows_a_response
         while size and len(rows) > size:

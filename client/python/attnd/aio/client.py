@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, AsyncIterator, Optional, Sequence
+from typing import Any, AsyncIterator, Dict, Optional, Sequence
 
 import grpc
 import numpy as np
 
-from .. import _calls, _channel, _retry
+from .. import _calls, _channel, _moves, _retry
 from .._proto import attnd_pb2 as pb
 from ..errors import AttndError, Unavailable, from_rpc_error
 from ..types import DecodeResult, ModelInfo, SessionInfo, Stats
 from .session import AsyncSession, positions_of
 from .steps import AsyncStepStream
+from .transfers import AsyncTransfers
 
 
-class AsyncClient:
+class AsyncClient(AsyncTransfers):
     """As attnd.Client, for one event loop. Cancelling a task cancels its call on the server."""
 
     def __init__(
@@ -29,6 +30,8 @@ class AsyncClient:
         credentials: Optional[grpc.ChannelCredentials] = None,
         metadata: Optional[_channel.Metadata] = None,
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
+        move_wait: float = 30.0,
+        arrival_wait: float = 30.0,
         options: Optional[_channel.Options] = None,
     ):
         self._settings = _channel.channel_options(max_message_bytes, options)
@@ -38,8 +41,9 @@ class AsyncClient:
         self._target = target
         self._timeout = timeout
         self._connect_timeout = connect_timeout
-        self._affinity_key = affinity_key
-        self._metadata = _channel.call_metadata(affinity_key, metadata)
+        self._affinity_key = _channel.chosen_key(affinity_key)
+        self._metadata = _channel.call_metadata(self._affinity_key, metadata)
+        self._moves = _moves.MoveWatch(move_wait, arrival_wait)
         self._connected = False
 
     async def __aenter__(self) -> "AsyncClient":
@@ -57,19 +61,26 @@ class AsyncClient:
     def _stubs(self) -> _channel.Stubs:
         """Made at the first call: a channel belongs to the event loop that runs then."""
         if self._opened is None:
-            if self._credentials is None:
-                self._channel = grpc.aio.insecure_channel(self._target, self._settings)
-            else:
-                self._channel = grpc.aio.secure_channel(
-                    self._target, self._credentials, self._settings
-                )
+            self._channel = self._open_channel()
             self._opened = _channel.Stubs(self._channel)
         return self._opened
+
+    def _open_channel(self, extra: _channel.Options = ()) -> grpc.aio.Channel:
+        settings = [*self._settings, *extra]
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(self._target, settings)
+        return grpc.aio.secure_channel(self._target, self._credentials, settings)
+
+    @property
+    def affinity_key(self) -> str:
+        """What a balancer places this client's sessions by; "" for none."""
+        return self._affinity_key
 
     async def _connect(self) -> None:
         """Waits for the first connection only: later outages fail calls at once."""
         if self._connected:
             return
+        _ = self._stubs  # the channel, where this is the first call
         try:
             await asyncio.wait_for(self._channel.channel_ready(), self._connect_timeout)
         except asyncio.TimeoutError:
@@ -79,11 +90,21 @@ class AsyncClient:
 
     async def _call(self, method: Any, request: Any, timeout: Optional[float]) -> Any:
         await self._connect()
-        seconds = _channel.deadline(timeout, self._timeout)
-        try:
-            return await method(request, timeout=seconds, metadata=self._metadata)
-        except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
+        waiting = self._moves.wait(_channel.deadline(timeout, self._timeout))
+        while True:
+            try:
+                call = method(request, timeout=waiting.left(), metadata=self._metadata)
+                answer = await call
+                self._moves.note(await call.initial_metadata())
+                return answer
+            except grpc.RpcError as error:
+                failure = from_rpc_error(error)
+                self._moves.note(error.initial_metadata())
+                self._moves.note_failure(failure)
+                pause = waiting.after(failure)
+                if pause is None:
+                    raise failure from error
+            await asyncio.sleep(pause)
 
     async def _attempt(
         self, method: Any, request: Any, timeout: Optional[float], attempts: _retry.Attempts
@@ -134,7 +155,7 @@ class AsyncClient:
             prefix_length=prefix_length,
             max_tokens=max_tokens,
             idle_ttl=_channel.duration(idle_ttl),
-            affinity_key=self._affinity_key or "",
+            affinity_key=self._affinity_key,
         )
         answer = await self._call(self._stubs.sessions.CreateSession, request, timeout)
         return AsyncSession(self, SessionInfo.from_proto(answer))
@@ -171,6 +192,27 @@ class AsyncClient:
         request = pb.CloseSessionRequest(session_id=session_id)
         return (await self._call(self._stubs.sessions.CloseSession, request, timeout)).freed_bytes
 
+    async def fork_session(
+        self,
+        session_id: str,
+        position: int = 0,
+        new_session_id: Optional[str] = None,
+        max_tokens: int = 0,
+        idle_ttl: Optional[float] = None,
+        *,
+        timeout: Optional[float] = None,
+    ) -> AsyncSession:
+        """A copy of a session; as AsyncSession.fork."""
+        request = pb.ForkSessionRequest(
+            session_id=session_id,
+            new_session_id=new_session_id or "",
+            position=position,
+            max_tokens=max_tokens,
+            idle_ttl=_channel.duration(idle_ttl),
+        )
+        answer = await self._call(self._stubs.sessions.ForkSession, request, timeout)
+        return AsyncSession(self, SessionInfo.from_proto(answer))
+
     async def _info(self, session_id: str, timeout: Optional[float]) -> SessionInfo:
         request = pb.GetSessionRequest(session_id=session_id)
         answer = await self._call(self._stubs.sessions.GetSession, request, timeout)
@@ -192,14 +234,35 @@ class AsyncClient:
         """Appends tokens of many sessions to one layer; arguments as Client.decode."""
         steps = _calls.as_steps(sequences)
         _calls.check_retries(steps, retries)
-        request = _calls.decode_request(
-            layer,
-            steps,
-            await positions_of(layer, steps),
-            hidden,
-            output_dtype=output_dtype,
-            wire_dtype=wire_dtype,
-        )
+        positions = await positions_of(layer, steps)
+        dtypes = dict(output_dtype=output_dtype, wire_dtype=wire_dtype)
+        waiting = self._moves.wait(_channel.deadline(timeout, self._timeout))
+        result = await self._decode(layer, steps, positions, hidden, dtypes, timeout, retries)
+        while True:
+            moving, pause = waiting.sequences(result)
+            if not moving:
+                return result
+            await asyncio.sleep(pause)
+            some = [steps[i] for i in moving], [positions[i] for i in moving]
+            rows = _calls.rows_of(steps, hidden, moving)
+            try:
+                later = await self._decode(layer, *some, rows, dtypes, waiting.left(), retries)
+            except AttndError as error:
+                return _calls.merged(result, moving, error)
+            result = _calls.merged(result, moving, later)
+
+    async def _decode(
+        self,
+        layer: int,
+        steps: Sequence[SequenceStep],
+        positions: Sequence[int],
+        hidden: np.ndarray,
+        dtypes: Dict[str, Any],
+        timeout: Optional[float],
+        retries: int,
+    ) -> DecodeResult:
+        """One call; and the sessions' lengths after it."""
+        request = _calls.decode_request(layer, steps, positions, hidden, **dtypes)
         attempts = _retry.Attempts(request, retries)
         try:
             answer = await self._attempt(self._stubs.attention.Decode, request, timeout, attempts)

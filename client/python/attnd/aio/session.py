@@ -108,6 +108,20 @@ class AsyncSession(SessionState):
         """The session as the server sees it; also refreshes `lengths`."""
         return self._take(await self._client._info(self._id, timeout))
 
+    async def fork(
+        self,
+        position: int = 0,
+        session_id: Optional[str] = None,
+        max_tokens: int = 0,
+        idle_ttl: Optional[float] = None,
+        *,
+        timeout: Optional[float] = None,
+    ) -> "AsyncSession":
+        """A copy that continues on its own; arguments as Session.fork."""
+        return await self._client.fork_session(
+            self._id, position, session_id, max_tokens, idle_ttl, timeout=timeout
+        )
+
     async def close(self, *, timeout: Optional[float] = None) -> int:
         """Ends the session; the bytes that it freed."""
         freed = await self._client.close_session(self._id, timeout=timeout)

@@ -1,0 +1,30 @@
+// How far a transfer is, on a terminal.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace attnd::attnctl {
+
+// "export [#####     ]  50 %  1 GiB of 2 GiB, 512 MiB/s".
+std::string ProgressLine(const std::string& what, int64_t done_bytes, int64_t total_bytes,
+                         double seconds);
+
+// Draws on stderr, at most ten times a second; nothing when that is no terminal.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string what);
+  // Wipes the line, so that a message has it to itself.
+  ~ProgressBar();
+
+  void Show(int64_t done_bytes, int64_t total_bytes);
+
+ private:
+  const std::string what_;
+  const bool visible_;
+  const std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point next_;
+};
+
+}  // namespace attnd::attnctl

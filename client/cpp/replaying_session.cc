@@ -1,0 +1,223 @@
+#include "client/cpp/replaying_session.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "client/cpp/backoff.h"
+#include "client/cpp/connection.h"
+#include "client/cpp/unary.h"
+
+namespace attnd::client {
+namespace {
+
+constexpr std::chrono::milliseconds kFirstPause{50};
+constexpr std::chrono::milliseconds kLongestPause{2'000};
+
+bool IsLost(const Error& error) {
+  return error.reason == "SESSION_UNKNOWN" || error.reason == "SESSION_EXPIRED" ||
+         error.reason == "SESSION_EVICTED";
+}
+
+// One that waits only so long for a session to arrive that may as well be made anew.
+std::shared_ptr<Connection> Hasty(const Connection& connection) {
+  ClientOptions options = connection.options;
+  options.retry.arrival_wait =
+      std::min(options.retry.arrival_wait, options.retry.broken_arrival_wait);
+  options.retry.broken_arrival_wait = std::chrono::milliseconds(0);
+  return std::make_shared<Connection>(connection.target, connection.channel, options);
+}
+
+void Join(const PrefillResult& part, PrefillResult* whole) {
+  if (whole->output.empty()) {
+    whole->output_position = part.output_position;
+  }
+  whole->output.insert(whole->output.end(), part.output.begin(), part.output.end());
+  whole->timing.queue_ns += part.timing.queue_ns;
+  whole->timing.compute_ns += part.timing.compute_ns;
+  whole->timing.batch_rows = part.timing.batch_rows;
+}
+
+}  // namespace
+
+// The time that one call has, from its first trouble on.
+class ReplayingSession::Attempts {
+ public:
+  explicit Attempts(std::chrono::milliseconds limit) : limit_(limit) {}
+
+  // Waits before the next try; the status when the time is over.
+  absl::Status Pause(const absl::Status& status) {
+    const auto now = std::chrono::steady_clock::now();
+    until_ = until_.value_or(now + limit_);
+    const Error error = ErrorOf(status);
+    auto pause = pause_;
+    if (!IsBroken(error)) {  // those are asked elsewhere
+      pause = std::max(pause, error.retry_after.value_or(pause));
+    }
+    if (now + pause >= *until_) {
+      Error last = error;
+      last.message +=
+          "; not mended within recovery_timeout, " + std::to_string(limit_.count()) + " ms";
+      return ToStatus(last);
+    }
+    std::this_thread::sleep_for(pause);
+    pause_ = std::min(2 * pause_, kLongestPause);
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::chrono::milliseconds limit_;
+  std::chrono::milliseconds pause_ = kFirstPause;
+  std::optional<std::chrono::steady_clock::time_point> until_;
+};
+
+ReplayingSession::ReplayingSession(std::shared_ptr<Connection> connection, CreateOptions create,
+                                   const ReplayOptions& options, std::unique_ptr<Session> session)
+    : client_(std::move(connection)),
+      create_(std::move(create)),
+      options_(options),
+      session_(std::move(session)),
+      history_(session_->num_layers(), session_->d_model_, options.max_history_bytes) {}
+
+absl::StatusOr<std::unique_ptr<ReplayingSession>> ReplayingSession::Create(
+    Client& client, const CreateOptions& create, const ReplayOptions& options) {
+  CreateOptions named = create;
+  if (named.session_id.empty()) {
+    named.session_id = RandomId();
+  }
+  std::shared_ptr<Connection> connection = Hasty(*client.connection());
+  absl::StatusOr<std::unique_ptr<Session>> session = Client(connection).CreateSession(named);
+  if (!session.ok()) {
+    return session.status();
+  }
+  return std::unique_ptr<ReplayingSession>(
+      new ReplayingSession(std::move(connection), std::move(named), options, *std::move(session)));
+}
+
+absl::StatusOr<PrefillResult> ReplayingSession::Prefill(int64_t layer,
+                                                        std::span<const float> hidden,
+                                                        const PrefillOptions& options) {
+  Attempts attempts(options_.recovery_timeout);
+  std::span<const float> left = hidden;
+  int64_t position = length(layer);
+  PrefillResult whole;
+  whole.output_position = position;
+  const auto take = [&](const PrefillResult& part) {
+    const int64_t end = length(layer);
+    const auto values = static_cast<size_t>((end - position) * session_->d_model_);
+    history_.Put(layer, position, left.first(values));
+    left = left.subspan(values);
+    position = end;
+    Join(part, &whole);
+    if (options.on_chunk) {
+      options.on_chunk(part);
+    }
+  };
+  while (true) {
+    const auto answer = session_->Prefill(layer, left, {options.output_rows, take});
+    if (answer.ok()) {
+      return whole;
+    }
+    if (absl::Status status = Mend(answer.status(), &attempts); !status.ok()) {
+      return status;
+    }
+  }
+}
+
+absl::StatusOr<std::vector<float>> ReplayingSession::Decode(int64_t layer,
+                                                            std::span<const float> hidden) {
+  Attempts attempts(options_.recovery_timeout);
+  while (true) {
+    const int64_t position = length(layer);
+    absl::StatusOr<std::vector<float>> answer = session_->Decode(layer, hidden);
+    if (answer.ok()) {
+      history_.Put(layer, position, hidden);
+      return answer;
+    }
+    if (absl::Status status = Mend(answer.status(), &attempts); !status.ok()) {
+      return status;
+    }
+  }
+}
+
+absl::Status ReplayingSession::Rewind(int64_t position) {
+  Attempts attempts(options_.recovery_timeout);
+  while (true) {
+    const absl::Status status = session_->Rewind(position);
+    if (status.ok()) {
+      history_.Cut(position);
+      return status;
+    }
+    if (absl::Status final = Mend(status, &attempts); !final.ok()) {
+      return final;
+    }
+  }
+}
+
+absl::StatusOr<int64_t> ReplayingSession::Close() {
+  const absl::StatusOr<int64_t> freed = session_->Close();
+  return freed.status().code() == absl::StatusCode::kNotFound ? int64_t{0} : freed;
+}
+
+absl::Status ReplayingSession::Mend(const absl::Status& status, Attempts* attempts) {
+  const Error error = ErrorOf(status);
+  const bool lost = IsLost(error) && history_.complete();
+  if (!lost && !IsBroken(error)) {
+    return status;
+  }
+  if (absl::Status late = attempts->Pause(status); !late.ok()) {
+    return late;
+  }
+  // After a broken call the session repeats it by itself, with a rewind.
+  return lost ? Rebuild(attempts) : absl::OkStatus();
+}
+
+absl::Status ReplayingSession::Rebuild(Attempts* attempts) {
+  while (true) {
+    absl::Status status = FindOrMake();
+    if (status.ok()) {
+      status = Replay();
+    }
+    const Error error = ErrorOf(status);
+    // A server that is full may get room until the time is over.
+    if (status.ok() || (!IsLost(error) && !IsBroken(error) && !error.retry_after.has_value())) {
+      return status;
+    }
+    if (absl::Status late = attempts->Pause(status); !late.ok()) {
+      return late;
+    }
+  }
+}
+
+absl::Status ReplayingSession::FindOrMake() {
+  absl::StatusOr<std::unique_ptr<Session>> session = client_.CreateSession(create_);
+  if (ErrorOf(session.status()).reason == "SESSION_EXISTS") {
+    session = client_.AttachSession(create_.session_id);  // it has arrived after all
+  }
+  if (!session.ok()) {
+    return session.status();
+  }
+  session_ = *std::move(session);
+  return absl::OkStatus();
+}
+
+absl::Status ReplayingSession::Replay() {
+  for (int64_t layer = 0; layer < session_->num_layers(); ++layer) {
+    Session::Layer& state = session_->layers_[static_cast<size_t>(layer)];
+    if (state.length > history_.length(layer)) {  // by a step that was not answered
+      state = {history_.length(layer), state.length};
+    }
+    while (session_->length(layer) < history_.length(layer)) {
+      const int64_t begin = session_->length(layer);
+      const auto sent =
+          session_->Prefill(layer, history_.Rows(layer, begin, history_.NextStop(layer, begin)),
+                            {OutputRows::kNone, {}});
+      if (!sent.ok()) {
+        return sent.status();
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attnd::client

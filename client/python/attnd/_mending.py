@@ -1,0 +1,100 @@
+"""Steps that are repeated over the loss of their sessions."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+import numpy as np
+
+from . import _calls
+from ._proto import attnd_pb2 as pb
+from ._recovery import Cause, Recovery, cause_of, found
+from ._work import DecodeWork, PrefillWork, id_of
+from .errors import AttndError
+from .types import SequenceStep
+
+
+def prefill_work(
+    session: Any, layer: int, position: int, hidden: np.ndarray, options: Any
+) -> PrefillWork:
+    request = _calls.prefill_request(id_of(session), layer, position, hidden, **options)
+    work = PrefillWork(session, layer, request)
+    _take_place(work, session, position)
+    return work
+
+
+def decode_work(
+    layer: int, steps: Sequence[SequenceStep], positions: Sequence[int], request: pb.DecodeRequest
+) -> DecodeWork:
+    work = DecodeWork(steps, layer, request)
+    for step, position in zip(steps, positions):
+        _take_place(work, step.session, position)
+    return work
+
+
+def _take_place(work: Any, session: Any, position: int) -> None:
+    """Of a step that has failed before this one."""
+    if not isinstance(session, str):
+        work.aim(session, session._length_for(work.layer, position))
+
+
+def run(client: Any, work: Any, timeout: Optional[float]) -> Any:
+    """The result of a step, over losses of its sessions."""
+    recovery = Recovery(client._recovery_timeout)
+    method = getattr(client._stubs.attention, work.kind.capitalize())
+    error: Optional[AttndError]
+    while work.sessions():
+        try:
+            answer = client._once(method, work.request, timeout)
+            error = work.accept(work.read([answer]), trouble_test(work))
+        except AttndError as failure:
+            error = failure
+        if error is None:
+            break
+        try:
+            mend(client, [work], error, recovery)
+        except AttndError as final:
+            work.give_up(final)
+    return work.result()
+
+
+def trouble_test(work: Any) -> Callable[[Any, AttndError], bool]:
+    """Whether an error of a session is one to get over."""
+
+    def is_trouble(session: Any, error: AttndError) -> bool:
+        closed = not isinstance(session, str) and session._closed
+        return not closed and cause_of(error, work.repeated) is not None
+
+    return is_trouble
+
+
+def mend(client: Any, works: Sequence[Any], error: AttndError, recovery: Recovery) -> None:
+    """Brings the sessions of steps back, so that these can be sent again; raises a final error.
+
+    The steps are in order: where one layer has several, the first of them cuts it.
+    """
+    cause = recovery.take(error, any(work.repeated for work in works))
+    client._moves.note_failure(error)
+    recovery.pause(error)
+    infos: Any = {}  # by id: the session, or why there is none
+    aimed = set()
+    for work in works:
+        work.repeated = True
+        for session in work.sessions():
+            name = id_of(session)
+            if name not in infos:
+                infos[name] = _brought_back(client, session, cause, recovery)
+            if isinstance(infos[name], AttndError):
+                work.refuse(session, infos[name])
+            elif (name, work.layer) not in aimed:
+                aimed.add((name, work.layer))
+                work.aim(session, infos[name].layer_lengths[work.layer])
+
+
+def _brought_back(client: Any, session: Any, cause: Cause, recovery: Recovery) -> Any:
+    try:
+        if isinstance(session, str):
+            return found(client, session, cause, recovery, replays=False)
+        return session._bring_back(cause, recovery)
+    except AttndError as lost:
+        return lost

@@ -1,0 +1,209 @@
+"""A step on its way through losses: what of it is answered, and what is sent again."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import _calls
+from ._proto import attnd_pb2 as pb
+from .errors import AttndError
+from .types import DecodeResult, PrefillResult, SequenceResult, SequenceStep, Timing
+
+IsTrouble = Callable[[Any, AttndError], bool]  # of a session's error: whether to get over it
+
+
+def id_of(session: Any) -> str:
+    return session if isinstance(session, str) else session.session_id
+
+
+def _aim(step: Any, length: int, own: Tuple[bool, int]) -> bool:
+    """Lets a step begin at its position, where the layer may have `length` rows: whether it cuts.
+
+    The guard stops a repeat that arrives late from cutting what came after it.
+    """
+    cuts = length > step.position
+    step.rewind, step.expected_length = (True, length) if cuts else own
+    return cuts
+
+
+def _done(session: Any, step: Any, layer: int, rows: pb.Tensor, length: Optional[int]) -> None:
+    """`length`: the layer's now; None on a stream, where sessions are ahead of their answers."""
+    if isinstance(session, str):
+        return
+    session._done(layer, step.position, rows)
+    if length is not None:
+        session._set(layer, length)
+
+
+def _gave_up(session: Any, layer: int, position: int, rows: int) -> None:
+    if not isinstance(session, str):
+        session._gave_up(layer, position, rows)
+
+
+class PrefillWork:
+    """A prefill of one session."""
+
+    kind = "prefill"
+    streamed = False
+
+    def __init__(self, session: Any, layer: int, request: pb.PrefillRequest):
+        self.layer, self.request = layer, request
+        self._session = session
+        self._own = (request.rewind, request.expected_length)
+        self._result: Optional[PrefillResult] = None
+        self._failure: Optional[AttndError] = None
+        self.repeated = False  # whether an earlier try, of this step or one before, may be done
+
+    def sessions(self) -> List[Any]:
+        """Those of which there is no answer yet."""
+        return [] if self._result or self._failure else [self._session]
+
+    def steps_by_id(self) -> List[SequenceStep]:
+        request = self.request
+        return [SequenceStep(request.session_id, request.hidden.shape[0], request.position)]
+
+    def aim(self, session: Any, length: int) -> None:
+        """The session's layer has so many rows, or may have."""
+        self.repeated |= _aim(self.request, length, self._own)
+
+    def read(self, parts: Sequence[pb.PrefillResponse]) -> PrefillResult:
+        return _calls.prefill_result(parts)
+
+    def accept(self, answer: PrefillResult, is_trouble: IsTrouble) -> Optional[AttndError]:
+        self._result = answer
+        length = None if self.streamed else answer.length
+        _done(self._session, self.request, self.layer, self.request.hidden, length)
+        return None
+
+    def refuse(self, session: Any, error: AttndError) -> None:
+        """The session's step has failed for good."""
+        self._failure = error
+        _gave_up(session, self.layer, self.request.position, self.request.hidden.shape[0])
+
+    def give_up(self, error: AttndError) -> None:
+        """So has what is left."""
+        for session in self.sessions():
+            self.refuse(session, error)
+
+    def result(self) -> PrefillResult:
+        """The answer; raises the failure."""
+        if self._failure is not None:
+            raise self._failure
+        assert self._result is not None
+        return self._result
+
+
+class DecodeWork:
+    """A decode of many sessions; `request` has those of which there is no answer yet."""
+
+    kind = "decode"
+    streamed = False
+
+    def __init__(self, steps: Sequence[SequenceStep], layer: int, request: pb.DecodeRequest):
+        self.layer, self.request = layer, request
+        self._steps = list(steps)
+        self._left = list(range(len(steps)))
+        self._answers: Dict[int, SequenceResult] = {}
+        self._own = [(one.rewind, one.expected_length) for one in request.sequences]
+        self._timing = Timing(0, 0, 0)
+        self._width = request.hidden.shape[1]
+        self.repeated = False
+
+    def sessions(self) -> List[Any]:
+        return [self._steps[index].session for index in self._left]
+
+    def steps_by_id(self) -> List[SequenceStep]:
+        return [
+            SequenceStep(one.session_id, self._steps[index].num_tokens, one.position)
+            for index, one in zip(self._left, self.request.sequences)
+        ]
+
+    def aim(self, session: Any, length: int) -> None:
+        name = id_of(session)
+        for index, one in zip(self._left, self.request.sequences):
+            if one.session_id == name:
+                self.repeated |= _aim(one, length, self._own[index])
+
+    def read(self, parts: Sequence[pb.DecodeResponse]) -> DecodeResult:
+        return _calls.decode_result(parts, self.steps_by_id())
+
+    def accept(self, answer: DecodeResult, is_trouble: IsTrouble) -> Optional[AttndError]:
+        """Takes an answer; the error of what has to be sent again, None when nothing has."""
+        self._timing = answer.timing
+        again: List[int] = []
+        trouble: Optional[AttndError] = None
+        for place, (rows, one) in enumerate(zip(self._rows(), answer.results)):
+            index = self._left[place]
+            session = self._steps[index].session
+            if one.error is not None and is_trouble(session, one.error):
+                again.append(place)
+                trouble = trouble or one.error
+                continue
+            self._answers[index] = one
+            if one.ok:
+                length = None if self.streamed else one.length
+                _done(session, self.request.sequences[place], self.layer, rows, length)
+        self._keep(again)
+        return trouble
+
+    def refuse(self, session: Any, error: AttndError) -> None:
+        """The session's sequence has failed for good."""
+        names = [id_of(one) for one in self.sessions()]
+        if id_of(session) not in names:
+            return  # it was cancelled meanwhile
+        place = names.index(id_of(session))
+        index, one = self._left[place], self.request.sequences[place]
+        rows = self._steps[index].num_tokens
+        self._answers[index] = SequenceResult(np.zeros((rows, self._width), "f4"), 0, error)
+        _gave_up(session, self.layer, one.position, rows)
+        self._keep([i for i in range(len(self._left)) if i != place])
+
+    def give_up(self, error: AttndError) -> None:
+        """So has what is left."""
+        for session in self.sessions():
+            self.refuse(session, error)
+
+    def result(self) -> DecodeResult:
+        """The answer; raises where every sequence has failed."""
+        answers = [self._answers[i] for i in range(len(self._steps))]
+        good = next((one for one in answers if one.ok), None)
+        if good is None and answers[0].error is not None:
+            raise answers[0].error
+        kind = good.output.dtype if good is not None else np.dtype("f4")
+        output = np.concatenate([one.output.astype(kind, copy=False) for one in answers])
+        output.flags.writeable = False
+        return DecodeResult(answers, output, self._timing)
+
+    def _rows(self) -> List[pb.Tensor]:
+        """The rows of each sequence that is left."""
+        hidden, tensors, first = self.request.hidden, [], 0
+        data, size = hidden.data, len(hidden.data) // max(1, hidden.shape[0])
+        for index in self._left:
+            end = first + self._steps[index].num_tokens
+            part = data[first * size : end * size]
+            tensors.append(
+                pb.Tensor(dtype=hidden.dtype, shape=[end - first, self._width], data=part)
+            )
+            first = end
+        return tensors
+
+    def _keep(self, places: Sequence[int]) -> None:
+        """Leaves only these of the sequences that are left."""
+        if len(places) == len(self._left):
+            return
+        rows, old = self._rows(), self.request
+        kept = [rows[place] for place in places]
+        hidden = pb.Tensor(
+            dtype=old.hidden.dtype,
+            shape=[sum(one.shape[0] for one in kept), self._width],
+            data=b"".join(one.data for one in kept),
+        )
+        self.request = pb.DecodeRequest(
+            layer=old.layer,
+            sequences=[old.sequences[place] for place in places],
+            output_dtype=old.output_dtype,
+            hidden=hidden,
+        )
+        self._left = [self._left[place] for place in places]

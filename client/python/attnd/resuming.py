@@ -1,0 +1,271 @@
+"""Pipelined steps over the losses of streams, servers and sessions."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
+
+import numpy as np
+
+from . import _calls, _mending
+from ._recovery import Cause, Recovery, cause_of
+from ._step_book import expect
+from .errors import AttndError, Cancelled, Unavailable
+from .steps import StepFuture, StepStream
+from .types import SequenceStep
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+class _Step:
+    """A step from its submission to its answer."""
+
+    def __init__(self, work: Any, timeout: Optional[float]):
+        self.work, self.timeout = work, timeout
+        work.streamed = True
+        self.future = StepFuture()
+        self.future.set_running_or_notify_cancel()
+        self.sent_as = 0  # its number on the stream that it is on now; 0: on none
+        self.trouble: Optional[AttndError] = None
+
+
+class ResumingStepStream:
+    """A StepStream that goes on when streams end or sessions move; by Client.steps(resume=True).
+
+    When the server drains or dies, or a session moves, a new stream is opened where calls go now
+    and what is unanswered is sent again, in order: a Session that has moved is waited for, a
+    ReplayingSession that is lost is made anew. The steps of all sessions wait meanwhile. A step
+    fails when its session cannot be brought back, or not within the client's recovery_timeout.
+    """
+
+    def __init__(self, client: "Client"):
+        self._client = client
+        self._state = threading.Condition()
+        self._steps: Dict[int, _Step] = {}  # unanswered ones by id, in the order submitted
+        self._last_id = 0
+        self._recovery = Recovery(client._recovery_timeout, lambda: bool(self._steps))
+        self._mending = False
+        self._ended: Optional[AttndError] = None
+        self._stream: StepStream = client._open_steps()
+
+    def __enter__(self) -> "ResumingStepStream":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is not None:
+            self._cancel_all()
+        self.close()
+
+    def close(self) -> None:
+        """Takes no more steps, waits for the answers of those there are, ends the stream."""
+        with self._state:
+            self._ended = self._ended or Unavailable("the stream is closed")
+            self._state.wait_for(lambda: not self._steps and not self._mending)
+        self._stream.close()
+
+    def submit_prefill(
+        self,
+        session: Any,
+        layer: int,
+        hidden: np.ndarray,
+        position: Optional[int] = None,
+        *,
+        rewind: bool = False,
+        output_rows: str = "all",
+        output_dtype: Any = None,
+        wire_dtype: Any = None,
+        expected_length: int = 0,
+        timeout: Optional[float] = None,
+    ) -> StepFuture:
+        """As StepStream.submit_prefill; `timeout` begins anew when the step is sent again."""
+        options = dict(
+            rewind=rewind,
+            output_rows=output_rows,
+            output_dtype=output_dtype,
+            wire_dtype=wire_dtype,
+            expected_length=expected_length,
+        )
+        steps = [SequenceStep(session, len(hidden), position)]
+
+        def make(positions: List[int]) -> Any:
+            return _mending.prefill_work(session, layer, positions[0], hidden, options)
+
+        return self._submit(layer, steps, make, timeout)
+
+    def submit_decode(
+        self,
+        layer: int,
+        sequences: Sequence[_calls.SequenceLike],
+        hidden: np.ndarray,
+        *,
+        output_dtype: Any = None,
+        wire_dtype: Any = None,
+        timeout: Optional[float] = None,
+    ) -> StepFuture:
+        """As StepStream.submit_decode; `timeout` begins anew when the step is sent again."""
+        steps = _calls.as_steps(sequences)
+        dtypes = dict(output_dtype=output_dtype, wire_dtype=wire_dtype)
+
+        def make(positions: List[int]) -> Any:
+            request = _calls.decode_request(layer, steps, positions, hidden, **dtypes)
+            return _mending.decode_work(layer, steps, positions, request)
+
+        return self._submit(layer, steps, make, timeout)
+
+    def cancel(self, step_id: int) -> None:
+        """Asks the server to cancel a step, which then fails with attnd.Cancelled."""
+        with self._state:
+            step = self._steps.get(step_id)
+            if step is None:
+                return
+            if step.sent_as:
+                self._stream.cancel(step.sent_as)
+                return
+            self._forget(step)
+        self._fail(step, Cancelled("the step was cancelled", reason="STEP_CANCELLED"))
+
+    def _submit(
+        self,
+        layer: int,
+        steps: Sequence[SequenceStep],
+        make: Callable[[List[int]], Any],
+        timeout: Optional[float],
+    ) -> StepFuture:
+        with self._state:
+            if self._ended is not None:
+                raise self._ended
+            positions = self._client._positions(layer, steps)
+            step = _Step(make(positions), timeout)
+            expect(steps, layer, positions)
+            self._last_id += 1
+            step.future.step_id = self._last_id
+            self._steps[self._last_id] = step
+            if not self._mending:
+                self._send(step)
+            return step.future
+
+    # ---------------------------------------------------------------- with the lock held
+
+    def _forget(self, step: _Step) -> bool:
+        """Whether the step was still waited for, which it is no longer."""
+        known = self._steps.pop(step.future.step_id, None) is not None
+        self._state.notify_all()
+        return known
+
+    def _send(self, step: _Step) -> None:
+        stream = self._stream
+        try:
+            sent_as = stream._send(
+                step.work, step.timeout, lambda future: self._answered(step, future)
+            )
+            step.sent_as = 0 if step.trouble else sent_as
+        except AttndError as error:  # the stream has ended
+            self._trouble(step, error)
+
+    def _trouble(self, step: _Step, error: AttndError) -> None:
+        step.sent_as, step.trouble = 0, error
+        if not self._mending:
+            self._mending = True
+            threading.Thread(target=self._mend, name="attnd-resume", daemon=True).start()
+
+    # ---------------------------------------------------------------- answers
+
+    def _answered(self, step: _Step, future: StepFuture) -> None:
+        failure = future.exception()
+        test = _mending.trouble_test(step.work)
+        with self._state:
+            if step.future.step_id not in self._steps:
+                return
+            if failure is None:
+                failure = step.work.accept(future.result(), test)
+                mendable = failure is not None
+            else:
+                mendable = isinstance(failure, AttndError) and all(
+                    test(session, failure) for session in step.work.sessions()
+                )
+            if mendable:
+                self._trouble(step, failure)
+                return
+            self._forget(step)
+            if failure is None and not any(one.work.repeated for one in self._steps.values()):
+                self._recovery.over()
+        if failure is None:
+            self._finish(step)
+        else:
+            self._fail(step, failure)
+
+    @staticmethod
+    def _finish(step: _Step) -> None:
+        try:
+            step.future.set_result(step.work.result())
+        except AttndError as error:
+            step.future.set_exception(error)
+
+    def _fail(self, step: _Step, error: BaseException) -> None:
+        if isinstance(error, AttndError):
+            step.work.give_up(error)
+            self._finish(step)
+        else:
+            step.future.set_exception(error)
+
+    def _cancel_all(self) -> None:
+        """Every step fails, with CANCELLED those that are on the stream."""
+        with self._state:
+            self._ended = self._ended or Unavailable("the stream is closed")
+            self._recovery.stop()
+        self._stream._end(cancel=True)
+
+    # ---------------------------------------------------------------- mending
+
+    def _mend(self) -> None:
+        """Of the thread that runs while something is in trouble."""
+        try:
+            while True:
+                self._stream.close()  # what else was sent on it is answered first
+                with self._state:
+                    waiting = list(self._steps.values())
+                self._bring_back(waiting)
+                with self._state:
+                    if self._resume():
+                        return
+        except Exception as error:  # as of a client that was closed
+            with self._state:
+                self._ended = Unavailable(f"the stream has ended: {error}")
+                lost, self._steps = self._steps, {}
+                self._mending = False
+                self._state.notify_all()
+            for step in lost.values():
+                self._fail(step, error)
+
+    def _bring_back(self, steps: List[_Step]) -> None:
+        errors = [step.trouble for step in steps if step.trouble is not None]
+        # What says most comes first: a session is not there for one of many reasons.
+        errors.sort(key=lambda error: cause_of(error, True) is Cause.ABSENT)
+        try:
+            if errors:
+                works = [step.work for step in steps]
+                _mending.mend(self._client, works, errors[0], self._recovery)
+        except AttndError as final:
+            self._recovery.over()
+            for step in steps:
+                if step.trouble is not None or self._recovery.stopped:
+                    step.work.give_up(final)
+        with self._state:
+            # Of those that were cancelled meanwhile nobody waits any more.
+            done = [step for step in steps if not step.work.sessions() and self._forget(step)]
+        for step in done:
+            self._finish(step)
+
+    def _resume(self) -> bool:
+        """Opens a stream and sends what is unanswered; False when that met trouble again."""
+        if self._recovery.stopped and self._steps:
+            return False  # those came meanwhile
+        self._stream = self._client._open_steps()
+        for step in self._steps.values():
+            step.trouble = None
+        for step in list(self._steps.values()):
+            self._send(step)
+        self._mending = any(step.trouble is not None for step in self._steps.values())
+        self._state.notify_all()
+        return not self._mending

@@ -1,0 +1,157 @@
+// Sessions that are made anew from what they were sent.
+#include "client/cpp/replaying_session.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/client/fake_server.h"
+
+namespace attnd::client {
+namespace {
+
+using grpc::StatusCode;
+
+const std::vector<float> kThreeRows = {1, 2, 3, 4, 5, 6};
+const std::vector<float> kThreeAnswers = {2, 4, 6, 8, 10, 12};
+const std::vector<float> kRow = {7, 8};
+const std::vector<float> kAnswer = {14, 16};
+
+std::unique_ptr<ReplayingSession> Filled(Client& client, const ReplayOptions& options = {}) {
+  auto session = *ReplayingSession::Create(client, {"a", 0, 0, {}}, options);
+  EXPECT_EQ(session->Prefill(0, kThreeRows)->output, kThreeAnswers);
+  EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
+  EXPECT_EQ(*session->Decode(1, kRow), kAnswer);
+  return session;
+}
+
+TEST(Replaying, ALostSessionIsMadeAnewAndTheCallRepeated) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  EXPECT_EQ(session->history_bytes(), 40);
+  server.LoseSessions();
+  EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
+  EXPECT_EQ(server.Length("a", 0), 5);
+  EXPECT_EQ(server.Length("a", 1), 1);
+  EXPECT_EQ(session->length(0), 5);
+  // The prompt, then the last step by itself: it can be repeated.
+  const auto replayed = server.prefills();
+  ASSERT_EQ(replayed.size(), 4u);
+  EXPECT_EQ(replayed[1].hidden().shape(0), 3);
+  EXPECT_EQ(replayed[2].position(), 3);
+  EXPECT_EQ(replayed[2].output_rows(), v1::OUTPUT_ROWS_NONE);
+  EXPECT_EQ(server.keys().back(), client->options().session_key);
+}
+
+TEST(Replaying, APrefillInSeveralCallsGoesOnWhereItWas) {
+  FakeServer server;
+  ClientOptions options;
+  options.prefill_rows = 1;
+  const auto client = server.Connect(options);
+  const auto session = *ReplayingSession::Create(*client, {"a", 0, 0, {}});
+  std::vector<float> parts;
+  PrefillOptions prefill;
+  prefill.on_chunk = [&](const PrefillResult& part) {
+    parts.insert(parts.end(), part.output.begin(), part.output.end());
+    if (parts.size() == 2) {
+      server.LoseSessions();
+    }
+  };
+  const auto answer = session->Prefill(0, kThreeRows, prefill);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->output, kThreeAnswers);
+  EXPECT_EQ(answer->output_position, 0);
+  EXPECT_EQ(parts, kThreeAnswers);
+  EXPECT_EQ(server.Length("a", 0), 3);
+}
+
+TEST(Replaying, ALossAfterALostAnswerAppendsOnce) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  for (const bool after : {true, false}) {
+    for (int i = 0; i < 6; ++i) {  // more than a call's own tries
+      server.FailNext({StatusCode::UNAVAILABLE, "", after});
+    }
+    const int64_t length = session->length(0);
+    ASSERT_TRUE(session->Decode(0, kRow).ok());
+    EXPECT_EQ(server.Length("a", 0), length + 1);
+  }
+  server.FailNext({StatusCode::INTERNAL, "", true});  // a stream that was reset
+  ASSERT_TRUE(session->Decode(0, kRow).ok());
+  EXPECT_EQ(server.Length("a", 0), 7);
+}
+
+TEST(Replaying, ASessionThatHasArrivedMeanwhileIsTaken) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  server.FailNext({StatusCode::NOT_FOUND, "SESSION_UNKNOWN"});
+  ASSERT_TRUE(session->Decode(0, kRow).ok());
+  EXPECT_EQ(server.Length("a", 0), 5);
+  EXPECT_EQ(server.prefills().size(), 1u) << "nothing was sent again";
+}
+
+TEST(Replaying, AnEvictedSessionComesBackAndAClosedOneDoesNot) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  server.LoseSessions();
+  server.FailNext({StatusCode::NOT_FOUND, "SESSION_EVICTED"});
+  ASSERT_TRUE(session->Decode(0, kRow).ok());
+  server.FailNext({StatusCode::NOT_FOUND, "SESSION_CLOSED"});
+  EXPECT_EQ(ErrorOf(session->Decode(0, kRow).status()).reason, "SESSION_CLOSED");
+}
+
+TEST(Replaying, ARewindIsKept) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  ASSERT_TRUE(session->Rewind(2).ok());
+  EXPECT_EQ(session->history_bytes(), 24);
+  server.LoseSessions();
+  ASSERT_TRUE(session->Rewind(1).ok());
+  EXPECT_EQ(server.Length("a", 0), 1);
+  EXPECT_EQ(server.Length("a", 1), 1);
+}
+
+TEST(Replaying, AFullServerIsWaitedForWhileItIsReplayed) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  server.LoseSessions();
+  server.FailNext({StatusCode::NOT_FOUND, "SESSION_UNKNOWN"});
+  server.FailNext({StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_SESSIONS", false, 10});
+  ASSERT_TRUE(session->Decode(0, kRow).ok());
+  EXPECT_EQ(server.Length("a", 0), 5);
+}
+
+TEST(Replaying, TheLastErrorComesWhenTheTimeIsOver) {
+  FakeServer server;
+  const auto client = server.Connect();
+  ReplayOptions options;
+  options.recovery_timeout = std::chrono::milliseconds(200);
+  const auto session = Filled(*client, options);
+  for (int i = 0; i < 1000; ++i) {
+    server.FailNext({StatusCode::UNAVAILABLE, "DRAINING"});
+  }
+  const absl::Status status = session->Decode(0, kRow).status();
+  EXPECT_EQ(ErrorOf(status).reason, "DRAINING");
+  EXPECT_NE(status.message().find("not mended within recovery_timeout, 200 ms"),
+            std::string_view::npos);
+  EXPECT_EQ(session->length(0), 4);
+}
+
+TEST(Replaying, PastItsLimitALossIsTheCallers) {
+  FakeServer server;
+  const auto client = server.Connect();
+  ReplayOptions options;
+  options.max_history_bytes = 30;
+  const auto session = Filled(*client, options);
+  EXPECT_FALSE(session->replayable());
+  server.LoseSessions();
+  EXPECT_EQ(ErrorOf(session->Decode(0, kRow).status()).reason, "SESSION_UNKNOWN");
+  EXPECT_EQ(*session->Close(), 0);
+}
+
+}  // namespace
+}  // namespace attnd::client
