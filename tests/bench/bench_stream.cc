@@ -18,6 +18,7 @@
 #include "client/cpp/step_stream.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/kernel_cases.h"
+#include "tests/bench/must.h"
 
 namespace attnd::bench {
 namespace {
@@ -25,19 +26,6 @@ namespace {
 constexpr int64_t kHistory = 64;
 constexpr size_t kGroups = 4;
 constexpr size_t kGroupSessions = 16;
-
-[[noreturn]] void Fail(const absl::Status& status) {
-  std::fprintf(stderr, "bench_stream: %s\n", status.ToString().c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T Must(absl::StatusOr<T> value) {
-  if (!value.ok()) {
-    Fail(value.status());
-  }
-  return *std::move(value);
-}
 
 // One group of sessions: its step is sent again as soon as it is answered, until `stop`.
 class Load {

@@ -1,5 +1,6 @@
 """The judgements of the harness, on figures that a fake bench makes up."""
 
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from harness import measure, rows, table  # noqa: E402
+from harness import beside_rows, idle_rows, measure, rows, table  # noqa: E402
 
 CEILINGS = {"ceiling_fma": {"ms": 1, "flop": 100e9}, "ceiling_read": {"ms": 1, "bytes": 20e9}}
 
@@ -67,6 +68,29 @@ def test_a_ratio_is_by_the_unit():
     measure = rows.ratio_of("program", "many", "one", most=0.35, per=(16, 1))
     assert verdict(measure, FakeBench(figures)) | {"share": "0.25 x", "verdict": "ok"} == verdict(
         measure, FakeBench(figures))  # fmt: skip
+
+
+IDLE = idle_rows.Idle(sessions=1000, pages=10**9, grown=10**9, empty_cpu=0.001, idle_cpu=0.002, spread=0.1, back=0.5,
+                      left=10**6, alone={"p50": 1, "p99": 2, "max": 3}, beside={"p50": 1, "p99": 2, "max": 9})  # fmt: skip
+
+
+@pytest.mark.parametrize("judge, field, least_missed", [
+    (idle_rows.memory, "grown", 10**9 + 20 * 10**6 + 8192 * 1000 + 1),
+    (idle_rows.processor, "idle_cpu", 0.01),
+    (idle_rows.expiry, "back", 1.01),
+    (idle_rows.delay(20), "beside", {"p50": 1, "p99": 2, "max": 20.1}),
+])  # fmt: skip
+def test_idle_sessions_are_held_to_their_budgets(judge, field, least_missed):
+    assert judge(IDLE)["ok"]
+    assert not judge(dataclasses.replace(IDLE, **{field: least_missed}))["ok"]
+
+
+def test_a_prefill_beside_decodes_is_said_beside_both_alone():
+    decode = {"p50": 1.0, "p99": 2.0, "max": 9.0}
+    found = beside_rows.judged({"decode_alone": decode, "decode_beside": {**decode, "p99": 10.0},
+                                "prefill_alone": [1.0, 2.0], "prefill_beside": [4.0, 8.0]}, 4000)  # fmt: skip
+    assert (found["value"], found["verdict"]) == (5, "for information")
+    assert "local 1000 rows/s, alone 4000; global 500 rows/s, alone 2000" in found["note"]
 
 
 def test_the_table_has_a_line_a_row_and_the_notes():

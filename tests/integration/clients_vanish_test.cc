@@ -1,8 +1,10 @@
 // Clients that go without a word: nothing leaks, nothing breaks, sessions stay consistent.
+#include <future>
 #include <random>
 #include <thread>
 
 #include "tests/integration/long_prefill.h"
+#include "tests/integration/metrics_text.h"
 #include "tests/integration/tcp_relay.h"
 #include "tests/integration/tiny_server.h"
 
@@ -41,6 +43,34 @@ TEST_F(ClientsVanishTest, AConnectionBreaksInTheMiddleOfAPrefill) {
     EXPECT_EQ(wire_.Length(session, kSlowLayer), 10);
     EXPECT_EQ(wire_.Decode(kSlowLayer, {{session, 10}}, SlowRows(1, 1)).size(), 16u);
   }
+  ExpectNothingLeft();
+}
+
+TEST_F(ClientsVanishTest, ASessionWhoseClientVanishedInADecodeStopsComputingAndExpires) {
+  v1::CreateSessionRequest request;
+  request.mutable_idle_ttl()->set_seconds(1);
+  v1::Session info;
+  ASSERT_TRUE(wire_.Create(request, &info).ok());
+  const std::string session = info.session_id();
+  wire_.Prefill(session, kSlowLayer, 0, SlowRows(2, 10));
+  TcpRelay relay(server_.grpc());
+  Wire doomed(relay.address());
+  auto decode = std::async(std::launch::async, [&] {
+    v1::DecodeResponse response;
+    return doomed.Decode(DecodeOf(kSlowLayer, {{session, 10, 30'000}}, SlowRows(1, 30'000)),
+                         &response);
+  });
+  ASSERT_TRUE(WaitRunning(wire_));
+  relay.Break();
+  EXPECT_EQ(decode.get().code, grpc::StatusCode::UNAVAILABLE);
+  ASSERT_TRUE(WaitIdle(server_)) << "work for nobody ends";
+  EXPECT_EQ(wire_.Length(session, kSlowLayer), 10) << "as before the step";
+  EXPECT_EQ(
+      Scrape(server_.http()).Get("attnd_rpc_requests_total{code=\"CANCELLED\",method=\"Decode\"}"),
+      1)
+      << "one call is given up once";
+  ASSERT_TRUE(WaitUntil([&] { return wire_.Stats().sessions() == 0; }, Seconds(10)));
+  EXPECT_EQ(wire_.Get(session, &info).text(), "NOT_FOUND SESSION_EXPIRED");
   ExpectNothingLeft();
 }
 

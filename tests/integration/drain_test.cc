@@ -1,6 +1,7 @@
 // SIGTERM: not ready at once, served for a while, then refused; what runs finishes; exit 0.
 #include "tests/integration/http_get.h"
 #include "tests/integration/long_prefill.h"
+#include "tests/integration/metrics_text.h"
 #include "tests/integration/tiny_server.h"
 
 namespace attnd {
@@ -34,13 +35,14 @@ TEST_F(DrainTest, NotReadyAtOnceAndStillServed) {
   }
   EXPECT_EQ(HttpGet(server.http(), "/healthz").status, 200);
   EXPECT_TRUE(wire.Stats().draining());
+  EXPECT_EQ(Scrape(server.http()).Get("attnd_draining"), 1);
   EXPECT_EQ(wire.Prefill(session, kSlowLayer, 0, SlowRows(1, 5)).size(), 80u);
   wire.Create();
   EXPECT_EQ(server.WaitExit(), 0);
 }
 
 TEST_F(DrainTest, NewStepsAreRefusedWhileARunningOneFinishes) {
-  ReadyServer server(Flags(0.3, 60));
+  ReadyServer server(Flags(0.3, 300));
   Wire wire(server.grpc());
   const std::string session = wire.Create();
   const std::string other = wire.Create();
@@ -124,6 +126,7 @@ TEST_F(DrainTest, DrainByCallIsNotReadyAndServes) {
   ASSERT_TRUE(wire.admin().Drain(&context, v1::DrainRequest(), &drained).ok());
   EXPECT_EQ(drained.sessions(), 1);
   EXPECT_TRUE(wire.Stats().draining());
+  EXPECT_EQ(Scrape(server.http()).Get("attnd_draining"), 1);
   EXPECT_EQ(HttpGet(server.http(), "/readyz").status, 503);
   Wire::Health health;
   ASSERT_TRUE(wire.CheckHealth("", &health).ok());

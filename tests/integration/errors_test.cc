@@ -183,31 +183,5 @@ TEST_F(ErrorsTest, CreateSessionArguments) {
   EXPECT_EQ(wire_.List(10, "no such token", &list).text(), "INVALID_ARGUMENT BAD_ARGUMENT");
 }
 
-TEST_F(ErrorsTest, WhatThisVersionLacksSaysSo) {
-  grpc::ClientContext fork_context, export_context, import_context;
-  Prepare(&fork_context);
-  v1::ForkSessionRequest fork;
-  fork.set_session_id(session_);
-  v1::Session info;
-  const grpc::Status forked = wire_.sessions().ForkSession(&fork_context, fork, &info);
-  EXPECT_EQ(OutcomeOf(forked, fork_context).text(), "UNIMPLEMENTED NOT_IMPLEMENTED");
-  EXPECT_THAT(forked.error_message(), HasSubstr("ForkSession"));
-
-  Prepare(&export_context);
-  v1::ExportSessionRequest request;
-  request.set_session_id(session_);
-  const auto reader = wire_.sessions().ExportSession(&export_context, request);
-  v1::ExportSessionResponse chunk;
-  EXPECT_FALSE(reader->Read(&chunk));
-  const grpc::Status exported = reader->Finish();
-  EXPECT_EQ(OutcomeOf(exported, export_context).text(), "UNIMPLEMENTED NOT_IMPLEMENTED");
-
-  Prepare(&import_context);
-  const auto writer = wire_.sessions().ImportSession(&import_context, &info);
-  writer->WritesDone();
-  const grpc::Status imported = writer->Finish();
-  EXPECT_EQ(OutcomeOf(imported, import_context).text(), "UNIMPLEMENTED NOT_IMPLEMENTED");
-}
-
 }  // namespace
 }  // namespace attnd

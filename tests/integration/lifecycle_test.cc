@@ -68,7 +68,7 @@ TEST(LifecycleTest, WithoutHttp) {
   Wire(server.grpc()).Create();
 }
 
-TEST(LifecycleTest, ProbesAndTheIndexPage) {
+TEST(LifecycleTest, ProbesAndTheStatusPage) {
   ReadyServer server(TinyFlags());
   EXPECT_EQ(HttpGet(server.http(), "/healthz").status, 200);
   EXPECT_EQ(HttpGet(server.http(), "/readyz").status, 200);

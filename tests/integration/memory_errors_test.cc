@@ -78,6 +78,43 @@ TEST(MemoryErrorsTest, AReservationIsKeptOrRefused) {
             stats.kv_cache_capacity_bytes());
 }
 
+TEST(MemoryErrorsTest, InAFullCacheAReservedSessionDecodesToItsLastToken) {
+  ReadyServer server({"--model=builtin:apex1-tiny", "--kv_cache_bytes=4MiB"});
+  Wire wire(server.grpc());
+  const std::string reserved = wire.Create(0, kTinyMaxLength);
+  // The others take all that is not promised, down to the last page of each kind.
+  std::vector<std::string> others;
+  const auto refused = [&](uint32_t layer) {
+    v1::PrefillResponse response;
+    const Outcome outcome =
+        wire.Prefill(PrefillOf(others.back(), layer, 0, TinyRows(2, 64)), &response);
+    if (!outcome.ok()) {
+      EXPECT_EQ(outcome.text(), "RESOURCE_EXHAUSTED CACHE_FULL");
+      EXPECT_THAT(outcome.details, HasSubstr("google.rpc.RetryInfo"));
+    }
+    return !outcome.ok();
+  };
+  for (const uint32_t layer : {kTinyGlobal, kTinyLocal}) {
+    do {
+      others.push_back(wire.Create());
+      ASSERT_LT(others.size(), 1000u);
+    } while (!refused(layer));
+  }
+  for (int64_t i = 0; i < kTinyMaxLength; ++i) {
+    for (uint32_t layer = 0; layer < 6; ++layer) {
+      ASSERT_EQ(wire.Decode(layer, {{reserved, i}}, TinyRows(i, 1)).size(), 64u) << i;
+    }
+    if (i % 64 == 1) {
+      EXPECT_TRUE(refused(kTinyLocal)) << "at " << i;
+      EXPECT_TRUE(refused(kTinyGlobal)) << "at " << i;
+    }
+  }
+  v1::DecodeResponse decoded;
+  EXPECT_EQ(wire.Decode(DecodeOf(0, {{reserved, kTinyMaxLength}}, TinyRows(1, 1)), &decoded).reason,
+            "PAST_MAX_SEQ_LEN")
+      << "there is no token more";
+}
+
 TEST(MemoryErrorsTest, TooManySessions) {
   ReadyServer server({"--model=builtin:apex1-tiny", "--max_sessions=2"});
   Wire wire(server.grpc());

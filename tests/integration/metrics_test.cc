@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "tests/integration/copies.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/metrics_text.h"
 #include "tests/integration/tiny_server.h"
@@ -51,6 +52,9 @@ TEST_F(MetricsTest, NamesTypesAndLabelsAreTheContracts) {
   };
   const std::vector<Family> families = {
       {"attnd_build_info", "gauge", {"device", "version"}},
+      {"attnd_draining", "gauge", {}},
+      {"attnd_host_memory_limit_bytes", "gauge", {}},
+      {"attnd_host_memory_used_bytes", "gauge", {}},
       {"attnd_kv_cache_capacity_bytes", "gauge", {}},
       {"attnd_kv_cache_used_bytes", "gauge", {"kind"}},
       {"attnd_kv_cache_reserved_bytes", "gauge", {"kind"}},
@@ -66,6 +70,7 @@ TEST_F(MetricsTest, NamesTypesAndLabelsAreTheContracts) {
       {"attnd_tokens_total", "counter", {"kind", "phase"}},
       {"attnd_batch_rows", "histogram", {"phase"}},
       {"attnd_queue_depth", "gauge", {}},
+      {"attnd_inflight_bytes", "gauge", {}},
       {"attnd_inflight_rpcs", "gauge", {}},
       {"attnd_rejected_total", "counter", {"reason"}},
       {"process_cpu_seconds_total", "counter", {}},
@@ -114,6 +119,9 @@ TEST_F(MetricsTest, ValuesAgreeWithTheTraffic) {
   EXPECT_EQ(m.Get("attnd_kv_cache_tokens{kind=\"global\"}"), 22);
   EXPECT_EQ(m.Get("attnd_queue_depth"), 0);
   EXPECT_EQ(m.Get("attnd_inflight_rpcs"), 0);
+  EXPECT_EQ(m.Get("attnd_draining"), 0);
+  EXPECT_EQ(m.Get("attnd_rpc_requests_total{code=\"INTERNAL\",method=\"Decode\"}"), 0)
+      << "there from the start";
   EXPECT_EQ(m.Get("attnd_rejected_total{reason=\"QUEUE_FULL\"}"), 0) << "there from the start";
   EXPECT_EQ(m.Sum("attnd_rejected_total"), 0);
 }
@@ -158,12 +166,17 @@ TEST_F(MetricsTest, TheRatioStaysBetween0And1AndEndsAt0) {
     if (wire_.Create(request, &info).ok()) {
       sessions.push_back(info.session_id());
       wire_.Prefill(PrefillOf(info.session_id(), i % 6, 0, TinyRows(1, 200)), &response);
+      std::string fork;
+      if (i % 3 == 0 && Fork(wire_, info.session_id(), 0, &fork).ok()) {
+        sessions.push_back(fork);  // ends after its parent, whose pages it shares
+      }
     }
     const double ratio = Scrape(server_.http()).Get("attnd_kv_cache_usage_ratio");
     EXPECT_GT(ratio, 0);
     EXPECT_LE(ratio, 1);
   }
   for (const std::string& session : sessions) {
+    EXPECT_LE(Scrape(server_.http()).Get("attnd_kv_cache_usage_ratio"), 1);
     wire_.Close(session);
   }
   const Metrics m = Scrape(server_.http());
@@ -176,13 +189,15 @@ TEST_F(MetricsTest, TheRatioStaysBetween0And1AndEndsAt0) {
 TEST_F(MetricsTest, NoLabelCarriesASessionAndSeriesDoNotGrow) {
   Traffic();
   const size_t before = Scrape(server_.http()).samples.size();
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     v1::CreateSessionRequest request;
     request.set_session_id("telltale-" + std::to_string(i));
     request.set_affinity_key("telltale");
     v1::Session info;
     ASSERT_TRUE(wire_.Create(request, &info).ok());
-    wire_.Prefill(info.session_id(), kTinyLocal, 0, TinyRows(1, 2));
+    if (i % 10 == 0) {
+      wire_.Prefill(info.session_id(), kTinyLocal, 0, TinyRows(1, 2));
+    }
     wire_.Close(info.session_id());
   }
   const HttpAnswer answer = HttpGet(server_.http(), "/metrics");

@@ -21,7 +21,7 @@ class RepeatedStepsTest : public testing::TestWithParam<uint32_t> {
   Wire wire_{server_.grpc()};
 };
 
-TEST_P(RepeatedStepsTest, APrefillOf512RowsPastTheWindow) {
+TEST_P(RepeatedStepsTest, ARepeatedPrefillPastTheWindowAdvancesOnceWithTheSameAnswer) {
   const uint32_t layer = GetParam();
   const std::string once = wire_.Create();
   const std::string twice = wire_.Create();
@@ -41,7 +41,7 @@ TEST_P(RepeatedStepsTest, APrefillOf512RowsPastTheWindow) {
   }
 }
 
-TEST_P(RepeatedStepsTest, TheCallThatCompletesAPrefix) {
+TEST_P(RepeatedStepsTest, ARepeatedCallThatCompletesAPrefixAdvancesOnceWithTheSameAnswer) {
   const uint32_t layer = GetParam();
   const std::string once = wire_.Create(300);
   const std::string twice = wire_.Create(300);
@@ -63,7 +63,7 @@ TEST_P(RepeatedStepsTest, TheCallThatCompletesAPrefix) {
             wire_.Decode(layer, {{once, 380, 3}}, Rows(4, 3)));
 }
 
-TEST_P(RepeatedStepsTest, ADecode) {
+TEST_P(RepeatedStepsTest, ARepeatedDecodeAdvancesOnceWithTheSameAnswer) {
   const uint32_t layer = GetParam();
   const std::string session = wire_.Create();
   wire_.Prefill(session, layer, 0, Rows(1, 500));

@@ -1,6 +1,7 @@
 // The lifecycle of sessions: made, found, listed, rewound, closed, expired; and the memory.
 #include <set>
 
+#include "tests/integration/long_prefill.h"
 #include "tests/integration/metrics_text.h"
 #include "tests/integration/tiny_server.h"
 
@@ -143,7 +144,7 @@ TEST_F(SessionsTest, ARewoundSessionGoesOnAsIfNothingHadBeen) {
   EXPECT_THAT(info.layer_lengths(), testing::Each(91));
 }
 
-TEST_F(SessionsTest, AnIdleSessionExpires) {
+TEST_F(SessionsTest, AnExpiredSessionLeavesNoMemoryBehindAndIsSaidToBeGone) {
   v1::CreateSessionRequest request;
   request.mutable_idle_ttl()->set_nanos(300'000'000);
   v1::Session info;
@@ -164,6 +165,48 @@ TEST_F(SessionsTest, AnIdleSessionExpires) {
   EXPECT_TRUE(wire_.Get(kept, &info).ok());
   EXPECT_EQ(Ended("expired"), 1);
   EXPECT_EQ(Ended("closed"), 0);
+}
+
+// Closed and cancelled at the moment at which it expires: what it held is given back once.
+TEST_F(SessionsTest, TwoClientsNeverShareTheStateOfASessionThatEndedTwice) {
+  constexpr int kRounds = 16;
+  std::map<uint64_t, std::vector<float>> alone;
+  for (const uint64_t seed : {1, 2}) {
+    const std::string session = wire_.Create();
+    alone[seed] = wire_.Prefill(session, kTinyLocal, 0, TinyRows(seed, 100));
+    wire_.Close(session);
+  }
+  int expired = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    v1::CreateSessionRequest request;
+    request.mutable_idle_ttl()->set_nanos(40'000'000);
+    v1::Session info;
+    ASSERT_TRUE(wire_.Create(request, &info).ok());
+    const std::string doomed = info.session_id();
+    wire_.Prefill(doomed, kTinyLocal, 0, TinyRows(3, 100));
+    Pause(Seconds(0.036 + 0.0006 * round));
+    LongPrefill cancelled(wire_, PrefillOf(doomed, kTinyLocal, 100, TinyRows(4, 100)));
+    cancelled.Cancel();
+    v1::CloseSessionResponse closed;
+    const Outcome outcome = wire_.Close(doomed, &closed);
+    expired += outcome.reason == "SESSION_EXPIRED" ? 1 : 0;
+    EXPECT_TRUE(outcome.ok() || outcome.reason == "SESSION_EXPIRED") << outcome;
+    // Two clients come at once; they write by turns, where they would meet in one state.
+    const std::string a = wire_.Create();
+    const std::string b = wire_.Create();
+    wire_.Prefill(a, kTinyLocal, 0, TinyRows(5, 30));
+    wire_.Prefill(b, kTinyLocal, 0, TinyRows(6, 30));
+    EXPECT_EQ(wire_.Prefill(a, kTinyLocal, 0, TinyRows(1, 100), true), alone[1]);
+    EXPECT_EQ(wire_.Prefill(b, kTinyLocal, 0, TinyRows(2, 100), true), alone[2]);
+    EXPECT_EQ(wire_.Decode(kTinyLocal, {{a, 100}}, TinyRows(7, 1)).size(), 64u);
+    EXPECT_EQ(wire_.Prefill(b, kTinyLocal, 0, TinyRows(2, 100), true), alone[2]);
+    cancelled.Wait();
+    EXPECT_GT(wire_.Close(a), 0);
+    EXPECT_GT(wire_.Close(b), 0);
+    EXPECT_EQ(wire_.Stats().kv_cache_used_bytes(), 0) << "neither leaked nor freed twice";
+  }
+  EXPECT_EQ(Ended("expired"), expired);
+  EXPECT_EQ(Ended("closed"), 2 + 3 * kRounds - expired) << "each ended once";
 }
 
 TEST_F(SessionsTest, CallsThatNameASessionKeepIt) {

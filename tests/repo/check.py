@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks of the repository itself: layering, documentation against the binary, a tidy tree.
+"""Checks of the repository itself: layering, documentation against sources and binary, a tidy tree.
 
 Usage: check.py ATTND, the built server.
 """
@@ -43,7 +43,8 @@ def layering():
 def compiler_flags():
     """No flag that breaks infinities or ties a binary to the machine that built it."""
     for path in tracked("*CMakeLists.txt", "*.cmake"):
-        for flag in ("-ffast-math", "-Ofast", "-march=native", "-mcpu=native"):
+        for flag in ("-ffast-math", "-Ofast", "-march=native", "-mcpu=native", "use_fast_math",
+                     "-ftz=true", "-prec-div=false"):
             if flag in path.read_text():
                 yield f"{path.relative_to(ROOT)} has {flag}"
 
@@ -81,6 +82,30 @@ def metrics_documented():
         yield f"README.md documents {name}, which the server does not have"
 
 
+def reported_faults():
+    """Every row of a fault in tests/README.md has its report, and tests that are in the sources."""
+    known = set()
+    for path in tracked("tests/*.cc"):
+        for suite, name in re.findall(r"^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)", path.read_text(), re.M):
+            known.add(f"{suite}.{name}")
+    for path in tracked("tests/*.py"):
+        for name in re.findall(r"^def (\w+)\(", path.read_text(), re.M):
+            known.add(f"{path.relative_to(ROOT)}::{name}")
+    faults = (ROOT / "tests/README.md").read_text().partition("## Faults")[2]
+    rows = re.findall(r"^\| (?!symptom)(.*) \| (.*) \| (.*) \|$", faults, re.M)
+    if not rows:
+        yield "tests/README.md has no table of reported faults"
+    for symptom, reported, tests in rows:
+        if "](https://" not in reported:
+            yield f"tests/README.md, {symptom!r}: no address of a report"
+        names = re.findall(r"`([^`]+)`", tests)
+        if not names:
+            yield f"tests/README.md, {symptom!r}: no test"
+        for name in names:
+            if name not in known:
+                yield f"tests/README.md, {symptom!r}: there is no test {name}"
+
+
 def changelog():
     """Unreleased changes stand on top."""
     headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
@@ -112,6 +137,7 @@ def main():
         "compiler flags": compiler_flags(),
         "flags are documented": flags_documented(attnd),
         "metrics are documented": metrics_documented(),
+        "reported faults have tests": reported_faults(),
         "changelog": changelog(),
         "tidy tree": tidy_tree(),
     }

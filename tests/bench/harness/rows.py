@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Callable
 
-from . import server_rows
+from . import beside_rows, idle_rows, server_rows
 
 GIGA = 1e9
 REACH = 0.9  # of a roofline; no kernel gets more
@@ -201,6 +201,11 @@ ROWS = [
     Row("wire_decode", "one row on tiny: a call's time beyond computing", server_rows.wire("decode", "apex1-tiny", 2000, 1.15)),
     Row("wire_prefill", "1 MiB (512 rows) on small: likewise", server_rows.wire("prefill", "apex1-small", 200, 0.6)),
     Row("throughput", "64 sessions on one stream, medium", server_rows.throughput(0.85)),
-    Row("memory", "1,000 idle sessions of 64 rows in every layer, small", server_rows.memory(1000, 64)),
+    Row("prefill_beside", "16 sessions of medium decode while one prefills 32768 rows, a local and a global layer",
+        beside_rows.prefill_beside_decodes(32768)),
+    Row("memory", "10,000 idle sessions of 64 rows in every layer, small", idle_rows.of_idle(idle_rows.memory)),
+    Row("idle_reaper", "the server meanwhile, nobody calling", idle_rows.of_idle(idle_rows.processor)),
+    Row("expiry", "all expire at once: until they and their memory are gone", idle_rows.of_idle(idle_rows.expiry)),
+    Row("expiry_delay", "a session that decodes meanwhile", idle_rows.of_idle(idle_rows.delay(20))),
     Row("start", "small: from exec to the ready line", server_rows.start(2)),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rows that need a server: what the wire costs, throughput, memory, start."""
+"""Rows that need a server: what the wire costs, throughput, start."""
 
 import json
 import pathlib
@@ -48,25 +48,6 @@ def throughput(least):
         return {"measured": f"{through:.0f} tokens/s", "ceiling": f"in process {alone:.0f} tokens/s",
                 "share": f"{100 * share:.0f} %", "budget": f">= {100 * least:.0f} %", "ok": share >= least,
                 "value": share}  # fmt: skip
-
-    return measure
-
-
-def memory(sessions, rows):
-    """Resident bytes of idle sessions above the empty server, against their pages."""
-
-    def measure(bench):
-        arguments = ("--model=builtin:apex1-small", "--weights=random:1", f"--kv_cache_bytes={8 * PAGE_BYTES}")
-        with servers.attnd(bench, *arguments) as server:
-            bench.run("bench_sessions", server.address, 1, rows)  # first use of everything
-            before, first = server.rss(), 1
-            filled = json.loads(bench.run("bench_sessions", server.address, sessions, rows))
-            grown = server.rss() - before
-        pages = filled["used_bytes"] * sessions / (sessions + first)
-        limit = pages * 1.02 + sessions * 8192
-        return {"measured": f"{grown / 2**20:.1f} MiB", "ceiling": f"pages {pages / 2**20:.1f} MiB",
-                "share": f"{grown / pages:.3f} x", "budget": "<= pages + 2 % + 8 KiB a session",
-                "ok": grown <= limit, "value": grown / pages}  # fmt: skip
 
     return measure
 
