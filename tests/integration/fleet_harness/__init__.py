@@ -1,0 +1,1 @@
+"""Real servers behind a real balancer; see tests/integration/fleet."""

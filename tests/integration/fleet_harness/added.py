@@ -1,0 +1,64 @@
+"""Scenario d: a server is added."""
+
+from __future__ import annotations
+
+from .answers import Answers
+from .fleet import Fleet, wait_for_servers
+from .probe import Probe
+from .report import Report
+from .workers import Crew, Tally, Worker, crew_of, ids, plain, replaying
+
+KEYS, EACH = 40, 5
+NEW_KEYS = 4000
+PACE = 0.3
+BEFORE, AFTER = 5, 10  # rounds of every worker
+# A quarter of the keys, give or take what 1024 points a server leave to chance.
+SHARE = (0.20, 0.30)
+
+
+def add(fleet: Fleet, report: Report, answers: Answers) -> None:
+    """A fourth server: a quarter of the keys go there and no key goes between the others. Sessions under
+    those keys are not found any more; ReplayingSession makes its own anew."""
+    tally, witnesses_tally = Tally(), Tally()
+    address = fleet.balancer.address
+    crew = crew_of([Worker], address, KEYS, EACH, answers, tally)
+    witnesses = crew_of([Worker], address, KEYS, 1, answers, witnesses_tally)
+    try:
+        crew.each(lambda worker: worker.open(replaying))
+        witnesses.each(lambda worker: worker.open(plain))
+        _add(fleet, crew, witnesses, report)
+        tally.tell(report)
+    finally:
+        crew.close()
+        witnesses.close()
+
+
+def _add(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
+    address = fleet.balancer.address
+    keys = [f"key-{number}" for number in range(NEW_KEYS)]
+    with Probe(address) as probe:
+        keys_before = probe.places(keys)
+        before = probe.homes(ids(witnesses.workers))
+    crew.begin(PACE)
+    crew.await_rounds(BEFORE)
+    added = fleet.start_server()
+    fleet.balancer.add(added.endpoint)
+    took = wait_for_servers(address, [server.id for server in fleet.servers])
+    crew.await_rounds(AFTER)
+    crew.end()
+    report.tell("seconds until calls reached the added server", round(took, 2))
+    with Probe(address) as probe:
+        keys_after = probe.places(keys)
+        after = probe.homes(ids(witnesses.workers))
+        places = probe.places(worker.key for worker in witnesses.workers)
+    changed = [key for key in keys if keys_after[key] != keys_before[key]]
+    there = sum(server == added.id for server in keys_after.values())
+    report.tell("keys asked for", len(keys))
+    report.expect_between("  share that goes to the added server", round(there / len(keys), 3), *SHARE)
+    report.expect("  that changed places among the others", len(changed) - there, 0)
+    remapped = sum(place == added.id for place in places.values())
+    report.tell("sessions that nobody replays, a key each", len(before))
+    lost = [one for one in before if after[one] is None]
+    elsewhere = [one for one in before if after[one] not in (None, before[one])]
+    report.expect("  not found any more: their key goes to the added server", len(lost), remapped)
+    report.expect("  found on another server than before", len(elsewhere), 0)

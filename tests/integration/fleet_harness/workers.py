@@ -1,0 +1,220 @@
+"""Client workers: a key, a connection and a few sessions each, every answer judged."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Callable, Counter, List, Sequence
+
+import attnd
+import numpy as np
+
+from .answers import PROMPT, ROWS, Answers
+from .probe import OWN_CONNECTION
+from .report import Report, eventually
+
+# Makes a worker's session of its client.
+OpenSession = Callable[[attnd.Client], Any]
+
+
+def plain(client: attnd.Client) -> Any:
+    return client.create_session()
+
+
+def replaying(client: attnd.Client) -> Any:
+    """A session that the library makes anew when its server is lost."""
+    return client.create_replaying_session()
+
+
+@dataclass
+class Tally:
+    """What all workers of a scenario saw."""
+
+    right: int = 0  # sequences of steps, answered bit for bit
+    wrong: int = 0
+    failed: int = 0
+    longest: float = 0.0  # seconds of a call
+    errors: Counter[str] = field(default_factory=collections.Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def judge(self, right: bool) -> None:
+        with self._lock:
+            self.right += right
+            self.wrong += not right
+
+    def fail(self, error: Exception, sequences: int = 1) -> None:
+        text = str(error).partition("\n")[0]
+        with self._lock:
+            self.failed += sequences
+            self.errors[text[:160]] += sequences
+
+    def took(self, seconds: float) -> None:
+        with self._lock:
+            self.longest = max(self.longest, seconds)
+
+    def tell(self, report: Report) -> None:
+        """The counts that every scenario has."""
+        report.tell("sequences of steps answered", self.right + self.wrong)
+        report.expect("answers that differ in a bit", self.wrong, 0)
+        report.expect("sequences of steps that failed", self.failed, 0)
+        for text, count in self.errors.most_common(3):
+            report.tell(f"  {text}", count)
+        report.tell("longest call of a worker, seconds", round(self.longest, 2))
+
+
+class Worker:
+    """One key, one connection, and the sessions whose numbers it is given; unary calls."""
+
+    def __init__(self, address: str, key: str, numbers: Sequence[int], answers: Answers, tally: Tally):
+        self.address, self.key, self.numbers = address, key, list(numbers)
+        self._answers, self._tally = answers, tally
+        self.row = 0  # of every session and layer
+        self.sessions: List[Any] = []
+        self.client = self._connect()
+
+    def _connect(self) -> attnd.Client:
+        return attnd.Client(
+            self.address, affinity_key=self.key, timeout=60, options=list(OWN_CONNECTION)
+        )
+
+    def open(self, open_session: OpenSession) -> None:
+        """Creates the sessions and sends their prompts."""
+        for number in self.numbers:
+            session = open_session(self.client)
+            self.sessions.append(session)
+            prompt = self._answers.hidden[number, :PROMPT]
+            for layer in range(self._answers.layers):
+                answer = session.prefill(layer, prompt)
+                self._judge(layer, number, 0, answer.output)
+        self.row = PROMPT
+
+    def round(self) -> None:
+        """A row more for every session: a Decode of them all for each layer."""
+        hidden = self._answers.hidden[self.numbers, self.row]
+        for layer in range(self._answers.layers):
+            self._timed(lambda: self._decode(layer, hidden))
+        self.row += 1
+
+    def _decode(self, layer: int, hidden: np.ndarray) -> None:
+        self._take(layer, self.client.decode(layer, self.sessions, hidden))
+
+    def _timed(self, call: Callable[[], None]) -> None:
+        begun = time.monotonic()
+        try:
+            call()
+        except attnd.AttndError as error:
+            self._tally.fail(error, len(self.numbers))
+        self._tally.took(time.monotonic() - begun)
+
+    def _take(self, layer: int, answer: attnd.DecodeResult) -> None:
+        for number, one in zip(self.numbers, answer.results):
+            if one.error is not None:
+                self._tally.fail(one.error)
+            else:
+                self._judge(layer, number, self.row, one.output)
+
+    def _judge(self, layer: int, number: int, row: int, output: np.ndarray) -> None:
+        self._tally.judge(self._answers.right(layer, number, row, output))
+
+    def reconnect(self) -> None:
+        """A new connection under the same key; the sessions are looked up by their ids."""
+        self.client.close()
+        self.client = self._connect()
+        self.sessions = [self.client.get_session(one.session_id) for one in self.sessions]
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class StreamingWorker(Worker):
+    """The same over one stream of Steps, which goes on elsewhere; a round's layers are under way at once."""
+
+    def open(self, open_session: OpenSession) -> None:
+        super().open(open_session)
+        self._stream = self.client.steps(resume=True)
+
+    def round(self) -> None:
+        hidden = self._answers.hidden[self.numbers, self.row]
+
+        def all_layers() -> None:
+            layers = range(self._answers.layers)
+            futures = [self._stream.submit_decode(layer, self.sessions, hidden) for layer in layers]
+            for layer, future in zip(layers, futures):
+                try:
+                    self._take(layer, future.result(60))
+                except attnd.AttndError as error:
+                    self._tally.fail(error, len(self.numbers))
+
+        self._timed(all_layers)
+        self.row += 1
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class Crew:
+    """Workers that work at the same time, each on a thread."""
+
+    def __init__(self, workers: Sequence[Worker]):
+        self.workers = list(workers)
+        self._pool = ThreadPoolExecutor(len(self.workers))
+        self._stop = threading.Event()
+        self._running: List[Any] = []
+
+    def each(self, work: Callable[[Worker], Any]) -> None:
+        """Does it for every worker, all at once; raises what one of them raised."""
+        list(self._pool.map(work, self.workers))
+
+    def rounds(self, count: int) -> None:
+        self.each(lambda worker: [worker.round() for _ in range(count)])
+
+    def begin(self, pace: float) -> None:
+        """Rounds until `end`, or until the sessions are full, each worker's `pace` seconds apart at least."""
+        self._stop.clear()
+        self._running = [self._pool.submit(self._work, worker, pace) for worker in self.workers]
+
+    def _work(self, worker: Worker, pace: float) -> None:
+        while not self._stop.is_set() and worker.row < ROWS:
+            worker.round()
+            self._stop.wait(pace)
+
+    def end(self) -> None:
+        """Ends what `begin` began, after the round that each is at."""
+        self._stop.set()
+        for one in self._running:
+            one.result()
+        self._running = []
+
+    def await_rounds(self, count: int) -> None:
+        """Waits until every worker has done so many rounds more, however busy the machine is."""
+        wanted = {worker: min(worker.row + count, ROWS) for worker in self.workers}
+        done = eventually(lambda: all(worker.row >= row for worker, row in wanted.items()), 180)
+        if done is None:
+            raise RuntimeError(f"{count} rounds were not done in 180 s")
+
+    def close(self) -> None:
+        self._stop.set()
+        self._pool.shutdown()
+        for worker in self.workers:
+            worker.close()
+
+
+def crew_of(
+    kinds: Sequence[Callable[..., Worker]], address: str, keys: int, each: int, answers: Answers, tally: Tally
+) -> Crew:  # fmt: skip
+    """`keys` workers of `each` sessions, of these kinds in turn."""
+    workers = []
+    for key in range(keys):
+        numbers = range(key * each, (key + 1) * each)
+        kind = kinds[key % len(kinds)]
+        workers.append(kind(address, f"worker-{key}", numbers, answers, tally))
+    return Crew(workers)
+
+
+def ids(workers: Sequence[Worker]) -> List[tuple]:
+    """(key, session id) of every session."""
+    return [(worker.key, one.session_id) for worker in workers for one in worker.sessions]
