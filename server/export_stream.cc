@@ -17,16 +17,12 @@ ExportStream::ExportStream(ServiceContext& service, grpc::CallbackServerContext*
                            const v1::ExportSessionRequest& request)
     : service_(service),
       context_(context),
+      span_(service, context, Method::kExportSession),
       chunk_bytes_(std::min(kSessionChunkBytes, service.config.max_message_bytes / 2)),
-      began_(service.clock.Now()),
-      trace_(service.requests, *context),
       lease_(service.clock, std::min(kPeerLeaseNs, service.config.idle_ttl_ns), [this] {
         context_->TryCancel();
         return true;
       }) {
-  service_.live_calls.fetch_add(1);
-  service_.metrics.RpcBegan();
-  AddServerMetadata(service_, context_);
   if (const absl::Status status = Guarded([&] { return Start(request); }); !status.ok()) {
     End(status);
   }
@@ -51,7 +47,7 @@ absl::Status ExportStream::Start(const v1::ExportSessionRequest& request) {
     return step.status();
   }
   (*step)->done = [this](std::unique_ptr<Step> done) {
-    trace_.Ran(*done);
+    span_.Ran(*done);
     const absl::Status outcome = done->Outcome();
     done.reset();
     outcome.ok() ? SendHeader() : End(outcome);
@@ -126,11 +122,7 @@ void ExportStream::OnWriteDone(bool ok) {
 
 void ExportStream::End(const absl::Status& status) {
   snapshot_.reset();  // before the client learns of the end: the session takes steps again
-  const int64_t total_ns = service_.clock.Now() - began_;
-  service_.metrics.Rpc(Method::kExportSession, status, static_cast<double>(total_ns) * 1e-9);
-  service_.metrics.RpcEnded();
-  trace_.Ended(Method::kExportSession, status, total_ns);
-  AddReasonMetadata(status, context_);
+  span_.Ended(status);
   Finish(ToGrpcStatus(status));
 }
 
@@ -141,9 +133,6 @@ void ExportStream::OnCancel() {
   }
 }
 
-void ExportStream::OnDone() {
-  service_.live_calls.fetch_sub(1);
-  delete this;
-}
+void ExportStream::OnDone() { delete this; }
 
 }  // namespace attnd::server

@@ -10,6 +10,7 @@
 #include "attnd/v1/attnd.grpc.pb.h"
 #include "core/digest.h"
 #include "core/snapshot.h"
+#include "server/call_span.h"
 #include "server/peer_lease.h"
 #include "server/service_context.h"
 
@@ -41,9 +42,8 @@ class ExportStream final : public grpc::ServerWriteReactor<v1::ExportSessionResp
 
   ServiceContext& service_;
   grpc::CallbackServerContext* const context_;
+  CallSpan span_;
   const int64_t chunk_bytes_;
-  const MonotonicNs began_;
-  RequestTrace trace_;
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   // One of the engine's thread and gRPC's is at work at a time, from here on.
   std::unique_ptr<Snapshot> snapshot_;

@@ -26,14 +26,10 @@ ImportStream::ImportStream(ServiceContext& service, grpc::CallbackServerContext*
     : service_(service),
       context_(context),
       response_(response),
-      began_(service.clock.Now()),
-      trace_(service.requests, *context),
+      span_(service, context, Method::kImportSession),
       lease_(service.clock, std::min(kPeerLeaseNs, service.config.idle_ttl_ns),
              [this] { return EndIdle(); }) {
-  service_.live_calls.fetch_add(1);
-  service_.metrics.RpcBegan();
   service_.streams.Add(this);
-  AddServerMetadata(service_, context_);
   const absl::StatusOr<Caller> caller = MakeCaller(service_, *context_);
   absl::Status status = caller.status();
   if (status.ok()) {
@@ -215,11 +211,7 @@ void ImportStream::End(const absl::Status& status) {
   }
   finished_ = true;
   import_.reset();  // before the client learns of the end: its pages are free again
-  const int64_t total_ns = service_.clock.Now() - began_;
-  service_.metrics.Rpc(Method::kImportSession, status, static_cast<double>(total_ns) * 1e-9);
-  service_.metrics.RpcEnded();
-  trace_.Ended(Method::kImportSession, status, total_ns);
-  AddReasonMetadata(status, context_);
+  span_.Ended(status);
   Finish(ToGrpcStatus(status));
 }
 
@@ -241,7 +233,6 @@ void ImportStream::OnDone() {
     // Whoever called Finish() may still hold the lock.
     const std::lock_guard<std::mutex> lock(mutex_);
   }
-  service_.live_calls.fetch_sub(1);
   delete this;
 }
 

@@ -10,6 +10,7 @@
 #include "attnd/v1/attnd.grpc.pb.h"
 #include "core/digest.h"
 #include "core/snapshot_import.h"
+#include "server/call_span.h"
 #include "server/peer_lease.h"
 #include "server/service_context.h"
 #include "server/stream_registry.h"
@@ -53,8 +54,7 @@ class ImportStream final : public grpc::ServerReadReactor<v1::ImportSessionReque
   ServiceContext& service_;
   grpc::CallbackServerContext* const context_;
   v1::Session* const response_;
-  const MonotonicNs began_;
-  RequestTrace trace_;
+  CallSpan span_;
   std::string tenant_;
   std::unique_ptr<SnapshotImport> import_;
   Digest digest_;

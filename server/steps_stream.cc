@@ -23,10 +23,10 @@ Method StepMethod(const v1::StepRequest& request) {
 
 StepsStream::StepsStream(ServiceContext& service, grpc::CallbackServerContext* context)
     : service_(service),
+      live_(service),
       context_(context),
       began_(service.clock.Now()),
       trace_(service.requests, *context) {
-  service_.live_calls.fetch_add(1);
   AddServerMetadata(service_, context_);
   absl::StatusOr<Caller> caller = MakeCaller(service_, *context_);
   absl::Status status = caller.status();
@@ -286,7 +286,6 @@ void StepsStream::OnDone() {
     // Whoever called Finish() may still hold the lock.
     const std::lock_guard<std::mutex> lock(mutex_);
   }
-  service_.live_calls.fetch_sub(1);
   delete this;
 }
 

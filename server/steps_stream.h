@@ -18,6 +18,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "server/build_step.h"
+#include "server/call_span.h"
 #include "server/fast_parse.h"
 #include "server/methods.h"
 #include "server/raw_answer.h"
@@ -74,6 +75,7 @@ class StepsStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void End(const absl::Status& status);
 
   ServiceContext& service_;
+  const LiveCall live_;
   grpc::CallbackServerContext* const context_;
   const MonotonicNs began_;
   const RequestTrace trace_;

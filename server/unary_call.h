@@ -11,15 +11,11 @@
 
 #include "absl/status/status.h"
 #include "grpcpp/support/server_callback.h"
+#include "server/call_span.h"
 #include "server/methods.h"
 #include "server/service_context.h"
 
 namespace attnd::server {
-
-// Adds attnd-server to the initial metadata.
-void AddServerMetadata(const ServiceContext& service, grpc::CallbackServerContext* context);
-// Adds attnd-reason to the trailing metadata of a failed call.
-void AddReasonMetadata(const absl::Status& status, grpc::CallbackServerContext* context);
 
 // What `fn` returns, or INTERNAL for what it throws.
 template <typename Fn>
@@ -40,7 +36,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void Answer(const absl::Status& status, const std::string& shape = "");
 
   // The engine has let go of the call's step.
-  void Ran(const Step& step) { trace_.Ran(step); }
+  void Ran(const Step& step) { span_.Ran(step); }
 
   // Keeps `charge` until the answer has left.
   void Keep(ByteCharge charge) { charge_ = std::move(charge); }
@@ -72,8 +68,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   ServiceContext& service_;
   grpc::CallbackServerContext* const context_;
   const Method method_;
-  const MonotonicNs began_;
-  RequestTrace trace_;
+  CallSpan span_;
   ByteCharge charge_;
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
 };
