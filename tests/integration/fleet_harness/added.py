@@ -6,12 +6,10 @@ from .answers import Answers
 from .fleet import Fleet, wait_for_servers
 from .probe import Probe
 from .report import Report
-from .workers import Crew, Tally, Worker, crew_of, ids, plain, replaying
+from .witnesses import kept_and_lost
+from .workers import Crew, ids
 
-KEYS, EACH = 40, 5
 NEW_KEYS = 4000
-PACE = 0.3
-BEFORE, AFTER = 5, 10  # rounds of every worker
 # A quarter of the keys, give or take what 1024 points a server leave to chance.
 SHARE = (0.20, 0.30)
 
@@ -19,18 +17,8 @@ SHARE = (0.20, 0.30)
 def add(fleet: Fleet, report: Report, answers: Answers) -> None:
     """A fourth server: a quarter of the keys go there and no key goes between the others. Sessions under
     those keys are not found any more; ReplayingSession makes its own anew."""
-    tally, witnesses_tally = Tally(), Tally()
-    address = fleet.balancer.address
-    crew = crew_of([Worker], address, KEYS, EACH, answers, tally)
-    witnesses = crew_of([Worker], address, KEYS, 1, answers, witnesses_tally)
-    try:
-        crew.each(lambda worker: worker.open(replaying))
-        witnesses.each(lambda worker: worker.open(plain))
+    with kept_and_lost(fleet, report, answers) as (crew, witnesses):
         _add(fleet, crew, witnesses, report)
-        tally.tell(report)
-    finally:
-        crew.close()
-        witnesses.close()
 
 
 def _add(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
@@ -39,13 +27,10 @@ def _add(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
     with Probe(address) as probe:
         keys_before = probe.places(keys)
         before = probe.homes(ids(witnesses.workers))
-    crew.begin(PACE)
-    crew.await_rounds(BEFORE)
-    added = fleet.start_server()
-    fleet.balancer.add(added.endpoint)
-    took = wait_for_servers(address, [server.id for server in fleet.servers])
-    crew.await_rounds(AFTER)
-    crew.end()
+    with crew.under_way():
+        added = fleet.start_server()
+        fleet.balancer.add(added.endpoint)
+        took = wait_for_servers(address, [server.id for server in fleet.servers])
     report.tell("seconds until calls reached the added server", round(took, 2))
     with Probe(address) as probe:
         keys_after = probe.places(keys)

@@ -6,31 +6,19 @@ from .answers import Answers
 from .fleet import Fleet, wait_for_servers
 from .probe import Probe
 from .report import Report
-from .workers import Crew, Tally, Worker, crew_of, ids, plain, replaying
+from .witnesses import EACH, kept_and_lost
+from .workers import Crew, ids
 
-KEYS, EACH = 40, 5
 NEW_KEYS = 2000  # without sessions
-PACE = 0.3  # seconds from one round of a worker to the next
-BEFORE, AFTER = 5, 10  # rounds of every worker
 
 
 def kill(fleet: Fleet, report: Report, answers: Answers) -> None:
     """SIGKILL: the sessions of that server are lost, no others; ReplayingSession makes its own anew, and all
     answers stay right. Started again under its name, the server has its keys again, and their sessions are
     made anew once more."""
-    tally, witnesses_tally = Tally(), Tally()
-    address = fleet.balancer.address
-    crew = crew_of([Worker], address, KEYS, EACH, answers, tally)
-    witnesses = crew_of([Worker], address, KEYS, 1, answers, witnesses_tally)
-    try:
-        crew.each(lambda worker: worker.open(replaying))
-        witnesses.each(lambda worker: worker.open(plain))
+    with kept_and_lost(fleet, report, answers) as (crew, witnesses):
         _kill(fleet, crew, witnesses, report)
         _start_again(fleet, crew, report)
-        tally.tell(report)
-    finally:
-        crew.close()
-        witnesses.close()
 
 
 def _kill(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
@@ -41,12 +29,9 @@ def _kill(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
         replayed_before = probe.homes(ids(crew.workers))
         before = probe.homes(ids(witnesses.workers))
         keys_before = probe.places(keys)
-    crew.begin(PACE)
-    crew.await_rounds(BEFORE)
-    victim.kill()
-    took = wait_for_servers(address, [server.id for server in rest])
-    crew.await_rounds(AFTER)
-    crew.end()
+    with crew.under_way():
+        victim.kill()
+        took = wait_for_servers(address, [server.id for server in rest])
     report.tell("seconds until no new call went to the killed server", round(took, 2))
     there = [one for one, server in before.items() if server == victim.id]
     with Probe(address) as probe:
@@ -75,12 +60,9 @@ def _start_again(fleet: Fleet, crew: Crew, report: Report) -> None:
     address, keys = fleet.balancer.address, [f"key-{number}" for number in range(NEW_KEYS)]
     with Probe(address) as probe:
         keys_before, before = probe.places(keys), probe.homes(ids(crew.workers))
-    crew.begin(PACE)
-    crew.await_rounds(BEFORE)
-    again = fleet.start_again(fleet.servers[1])
-    wait_for_servers(address, [server.id for server in fleet.servers])
-    crew.await_rounds(AFTER)
-    crew.end()
+    with crew.under_way():
+        again = fleet.start_again(fleet.servers[1])
+        wait_for_servers(address, [server.id for server in fleet.servers])
     with Probe(address) as probe:
         keys_after, after = probe.places(keys), probe.homes(ids(crew.workers))
         its_own = [key for key, server in probe.places(w.key for w in crew.workers).items() if server == again.id]

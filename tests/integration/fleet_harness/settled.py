@@ -23,16 +23,12 @@ def stay(fleet: Fleet, report: Report, answers: Answers) -> None:
     """200 sessions under 40 keys: every call finds its session, also over new connections and through a
     second balancer. A silent stream is not cut."""
     tally = Tally()
-    crew = crew_of([Worker], fleet.balancer.address, KEYS, EACH, answers, tally)
-    try:
-        crew.each(lambda worker: worker.open(plain))
+    with crew_of([Worker], fleet.balancer.address, KEYS, EACH, answers, plain, tally) as crew:
         with Silent(fleet.balancer.address, answers) as silent:
             _rounds(fleet, crew, report)
             silent.wait()
             report.expect(f"answers of a stream that was silent for {SILENCE:g} s", silent.answers(), 2)
         tally.tell(report)
-    finally:
-        crew.close()
 
 
 def _rounds(fleet: Fleet, crew: Crew, report: Report) -> None:

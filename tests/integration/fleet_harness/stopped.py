@@ -10,33 +10,24 @@ from .report import Report, eventually
 from .workers import Crew, StreamingWorker, Tally, crew_of, replaying
 
 CLIENTS = 64
-PACE = 0.3
-BEFORE, AFTER = 5, 10  # rounds of every worker
 
 
 def stop(fleet: Fleet, report: Report, answers: Answers) -> None:
     """SIGTERM under 64 clients with a stream of Steps each: no step fails, all answers stay right."""
     tally = Tally()
-    crew = crew_of([StreamingWorker], fleet.balancer.address, CLIENTS, 1, answers, tally)
-    try:
-        crew.each(lambda worker: worker.open(replaying))
+    with crew_of([StreamingWorker], fleet.balancer.address, CLIENTS, 1, answers, replaying, tally) as crew:
         _stop(fleet, crew, report)
         tally.tell(report)
-    finally:
-        crew.close()
 
 
 def _stop(fleet: Fleet, crew: Crew, report: Report) -> None:
     address = fleet.balancer.address
     leaving, rest = fleet.servers[1], [fleet.servers[0], fleet.servers[2]]
-    crew.begin(PACE)
-    crew.await_rounds(BEFORE)
-    there = len(leaving.sessions())
-    leaving.signal(signal.SIGTERM)
-    took = wait_for_servers(address, [server.id for server in rest])
-    ended = eventually(lambda: not leaving.running, 60)
-    crew.await_rounds(AFTER)
-    crew.end()
+    with crew.under_way():
+        there = len(leaving.sessions())
+        leaving.signal(signal.SIGTERM)
+        took = wait_for_servers(address, [server.id for server in rest])
+        ended = eventually(lambda: not leaving.running, 60)
     report.tell("streaming clients", len(crew.workers))
     report.tell("  of them on the stopped server", there)
     report.tell("seconds until no new call went to the stopped server", round(took, 2))

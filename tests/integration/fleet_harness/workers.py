@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Callable, Counter, List, Sequence
+from typing import Any, Callable, Counter, Iterator, List, Sequence
 
 import attnd
 import numpy as np
@@ -18,6 +19,9 @@ from .report import Report, eventually
 
 # Makes a worker's session of its client.
 OpenSession = Callable[[attnd.Client], Any]
+
+PACE = 0.3  # seconds from one round of a worker to the next
+BEFORE, AFTER = 5, 10  # rounds of every worker around what happens to a server
 
 
 def plain(client: attnd.Client) -> Any:
@@ -163,7 +167,6 @@ class Crew:
         self.workers = list(workers)
         self._pool = ThreadPoolExecutor(len(self.workers))
         self._stop = threading.Event()
-        self._running: List[Any] = []
 
     def each(self, work: Callable[[Worker], Any]) -> None:
         """Does it for every worker, all at once; raises what one of them raised."""
@@ -172,22 +175,24 @@ class Crew:
     def rounds(self, count: int) -> None:
         self.each(lambda worker: [worker.round() for _ in range(count)])
 
-    def begin(self, pace: float) -> None:
-        """Rounds until `end`, or until the sessions are full, each worker's `pace` seconds apart at least."""
+    @contextlib.contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Rounds before, while and after the caller does something, until the sessions are full at most."""
         self._stop.clear()
-        self._running = [self._pool.submit(self._work, worker, pace) for worker in self.workers]
+        running = [self._pool.submit(self._work, worker) for worker in self.workers]
+        try:
+            self.await_rounds(BEFORE)
+            yield
+            self.await_rounds(AFTER)
+        finally:
+            self._stop.set()
+        for one in running:
+            one.result()
 
-    def _work(self, worker: Worker, pace: float) -> None:
+    def _work(self, worker: Worker) -> None:
         while not self._stop.is_set() and worker.row < ROWS:
             worker.round()
-            self._stop.wait(pace)
-
-    def end(self) -> None:
-        """Ends what `begin` began, after the round that each is at."""
-        self._stop.set()
-        for one in self._running:
-            one.result()
-        self._running = []
+            self._stop.wait(PACE)
 
     def await_rounds(self, count: int) -> None:
         """Waits until every worker has done so many rounds more, however busy the machine is."""
@@ -203,16 +208,28 @@ class Crew:
             worker.close()
 
 
+@contextlib.contextmanager
 def crew_of(
-    kinds: Sequence[Callable[..., Worker]], address: str, keys: int, each: int, answers: Answers, tally: Tally
-) -> Crew:  # fmt: skip
-    """`keys` workers of `each` sessions, of these kinds in turn."""
+    kinds: Sequence[Callable[..., Worker]],
+    address: str,
+    keys: int,
+    each: int,
+    answers: Answers,
+    open_session: OpenSession,
+    tally: Tally,
+) -> Iterator[Crew]:
+    """`keys` workers of `each` open sessions, of these kinds in turn."""
     workers = []
     for key in range(keys):
         numbers = range(key * each, (key + 1) * each)
         kind = kinds[key % len(kinds)]
         workers.append(kind(address, f"worker-{key}", numbers, answers, tally))
-    return Crew(workers)
+    crew = Crew(workers)
+    try:
+        crew.each(lambda worker: worker.open(open_session))
+        yield crew
+    finally:
+        crew.close()
 
 
 def ids(workers: Sequence[Worker]) -> List[tuple]:
