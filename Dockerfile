@@ -1,6 +1,6 @@
-# Images of attnd, on Debian 12. BuildKit or buildah:
-#   docker build --target cpu -t attnd .
-#   docker build --target cuda -t attnd:cuda .
+# Images of attnd, on Debian 12. BuildKit or buildah, here with the tags that deploy/helm/attnd asks for:
+#   docker build --target cpu -t attnd:VERSION .
+#   docker build --target cuda -t attnd:VERSION-cuda .
 # Arguments, for mirrors, pinned digests and labels:
 #   BASE_IMAGE          Debian 12, to build on and to run on
 #   CUDA_DEVEL_IMAGE    has nvcc in /usr/local/cuda (target cuda)
