@@ -38,6 +38,17 @@ def test_sessions_move_before_a_pod_stops_where_there_is_a_balancer(rendered):
     assert bool(balanced) == ("lifecycle" in rendered.container())
 
 
+def test_a_fleet_with_tokens_may_choose_to_move_nothing():
+    rendered = render({"envoy": {"enabled": True}, "tokens": {"secret": "s"}, "stopping": {"moveSeconds": 0}})
+    assert "lifecycle" not in rendered.container()
+
+
+def test_a_server_may_read_its_weights_for_as_long_as_asked():
+    for seconds in (30, 1800):
+        probe = render({"startup": {"seconds": seconds}}).container()["startupProbe"]
+        assert probe["periodSeconds"] * probe["failureThreshold"] == seconds
+
+
 def test_every_probe_asks_a_port_that_its_container_has(rendered):
     for _, template in rendered.pods():
         for container in template["spec"]["containers"]:
@@ -203,6 +214,7 @@ def test_cuda_asks_for_a_card_and_goes_where_cards_are():
         ({"envoy": {"enabled": True}, "tls": {"secret": "s", "clientCa": True}}, "envoy.clientSecret"),
         ({"tls": {"clientCa": True}}, "tls/secret"),
         ({"tokens": {"drainKey": "k"}}, "tokens/secret"),
+        ({"envoy": {"enabled": True}, "tokens": {"secret": "s"}}, "tokens.drainKey"),
         ({"replica": 3}, "replica"),
         ({"device": "rocm"}, "device"),
         ({"autoscaling": {"usageRatio": 0.7}}, "usageRatio"),

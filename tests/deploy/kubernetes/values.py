@@ -15,9 +15,11 @@ CASES = {
     },
     "a balancer elsewhere": {
         "balancer": "haproxy.balancing:8470",
+        "startup": {"seconds": 3600},
         "stopping": {"moveSeconds": 300, "drainSeconds": 3.5, "graceSeconds": 20},
         "networkPolicy": {
             "clients": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "balancing"}}}],
+            "operators": [{"podSelector": {"matchLabels": {"role": "operator"}}}],
             "scrapers": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
         },
     },

@@ -8,9 +8,8 @@ with TLS all three go over HTTP.
 {{- define "attnd.probes" -}}
 startupProbe:
   {{- include "attnd.readyCheck" . | nindent 2 }}
-  # Weights are mapped and warmed: up to 10 minutes.
-  periodSeconds: 2
-  failureThreshold: 300
+  periodSeconds: 5
+  failureThreshold: {{ max 1 (div (int .Values.startup.seconds) 5) }}
 readinessProbe:
   {{- include "attnd.readyCheck" . | nindent 2 }}
   periodSeconds: 2
@@ -36,7 +35,11 @@ With a balancer the sessions move away first. A hook that fails or runs out of t
 balancer SIGTERM does it all: the server says that it drains, serves on for drainSeconds, refuses, and ends.
 */}}
 {{- define "attnd.preStop" -}}
-{{- with include "attnd.balancer" . }}
+{{- $via := ternary "" (include "attnd.balancer" .) (eq (int .Values.stopping.moveSeconds) 0) }}
+{{- with $via }}
+{{- if and $.Values.tokens.secret (not $.Values.tokens.drainKey) }}
+  {{- fail "tokens.drainKey: with tokens.secret and a balancer preStop needs a token to move sessions; stopping.moveSeconds: 0 moves none" }}
+{{- end }}
 {{- $target := "127.0.0.1:8470" }}
 {{- $flags := "" }}
 {{- if $.Values.tls.secret }}
