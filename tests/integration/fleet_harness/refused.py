@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import io
-from typing import Callable, Counter
+from typing import Callable, Counter, Optional
 
 import attnd
 import grpc
@@ -14,7 +14,7 @@ from .answers import Answers
 from .balancers import Envoy
 from .fleet import Fleet
 from .probe import KEY, OWN_CONNECTION, Probe
-from .report import Report
+from .report import Report, eventually
 
 REFUSALS = 60  # of each kind at each server, one after the other; Envoy ejects after 5 where it is asked to
 FLAGS = ("--max_sessions", "4")
@@ -36,6 +36,25 @@ def refuse(fleet: Fleet, report: Report, _: Answers) -> None:
     if isinstance(fleet.balancer, Envoy):
         ejections = fleet.balancer.counter("cluster.attnd.outlier_detection.ejections_enforced_total")
         report.expect("ejections", ejections, 0)
+    _without_servers(fleet, report)
+
+
+def _without_servers(fleet: Fleet, report: Report) -> None:
+    """What the balancer itself answers, with no server left."""
+    for server in fleet.servers:
+        server.kill()
+    word = "upstream" if isinstance(fleet.balancer, Envoy) else "no attnd server is ready"
+
+    def refused() -> Optional[str]:
+        with attnd.Client(fleet.balancer.address, affinity_key="any", options=list(OWN_CONNECTION)) as client:
+            try:
+                client.model()
+            except attnd.AttndError as error:
+                return error.code.name if word in str(error) else None
+        return None
+
+    told = eventually(lambda: refused() == "UNAVAILABLE", 30)
+    report.expect(f"with no server left UNAVAILABLE, '{word}'", told is not None, True)
 
 
 def _refusals(address: str, key: str, codes: Counter[str]) -> None:
