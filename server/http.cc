@@ -1,101 +1,247 @@
-// The HTTP side: the status page, /status.json, /metrics, /healthz and /readyz.
+// The HTTP side: one thread, any number of connections up to a limit, a request each.
 #include "server/http.h"
 
-#include <sys/socket.h>
-
+#include <array>
+#include <exception>
+#include <list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "httplib.h"
+#include "boost/asio/buffer.hpp"
+#include "boost/asio/io_context.hpp"
+#include "boost/asio/ip/tcp.hpp"
+#include "boost/asio/steady_timer.hpp"
+#include "boost/beast/core/flat_buffer.hpp"
+#include "boost/beast/http.hpp"
 #include "server/listen_address.h"
-#include "server/status_page.h"
 
 namespace attnd::server {
 namespace {
 
-// Probes, scrapers and status pages: what they ask for takes milliseconds. A connection is a
-// request, for a thread that waits for another one is lost to probes: four pages that stayed
-// connected kept /readyz waiting for seconds.
-constexpr size_t kThreads = 8;
-constexpr size_t kRequestsOfAConnection = 1;
-constexpr time_t kTimeoutSeconds = 2;
-constexpr size_t kMaxRequestBytes = 8192;
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using beast::error_code;
 
-void SetRoutes(httplib::Server& server, const HttpHandlers& handlers) {
-  server.Get("/metrics", [handlers](const httplib::Request&, httplib::Response& response) {
-    response.set_content(handlers.metrics(), "text/plain; version=0.0.4; charset=utf-8");
-  });
-  server.Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
-    response.set_content("ok\n", "text/plain");
-  });
-  server.Get("/readyz", [handlers](const httplib::Request&, httplib::Response& response) {
-    const bool ready = handlers.ready();
-    response.status = ready ? 200 : 503;
-    response.set_content(ready ? "ready\n" : "not ready\n", "text/plain");
-  });
-  server.Get("/status.json", [handlers](const httplib::Request&, httplib::Response& response) {
-    response.set_content(handlers.status(), "application/json");
-  });
-  server.Get("/", [](const httplib::Request&, httplib::Response& response) {
-    const StatusPage page = MakeStatusPage();
-    response.set_header("Content-Security-Policy", page.security_policy);
-    response.set_content(page.html, "text/html; charset=utf-8");
-  });
+constexpr uint32_t kMaxHeaderBytes = 8192;
+// What a client may still send once it has its answer. Closed before, it might lose the answer.
+constexpr size_t kMaxRestBytes = size_t{64} << 10;
+// After an accept that failed, for want of descriptors as a rule.
+constexpr std::chrono::milliseconds kAcceptPause{20};
+
+// A request that Beast did not take; nullptr when there is nobody to answer.
+const HttpPage* Refusal(error_code error) {
+  static const HttpPage too_large = {431, "a request's head has at most 8 KiB\n"};
+  static const HttpPage bad = {400, "no HTTP request\n"};
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return &too_large;
+  }
+  const bool parsed = error.category() == make_error_code(http::error::bad_method).category();
+  const bool gone = error == http::error::end_of_stream || error == http::error::partial_message;
+  return parsed && !gone ? &bad : nullptr;
 }
+
+http::response<http::string_body> MakeResponse(HttpPage page, bool head) {
+  http::response<http::string_body> response;
+  response.version(11);
+  response.result(static_cast<unsigned>(page.status));
+  for (const auto& [name, value] : CommonHeaders()) {
+    response.set(name, value);
+  }
+  for (const auto& [name, value] : page.headers) {
+    response.set(name, value);
+  }
+  response.set(http::field::content_type, page.type);
+  response.keep_alive(false);
+  response.content_length(page.body.size());
+  if (!head) {
+    response.body() = std::move(page.body);
+  }
+  return response;
+}
+
+// A request and its answer. It lives as long as something of it is under way.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, const HttpHandlers& handlers)
+      : socket_(std::move(socket)), deadline_(socket_.get_executor()), handlers_(handlers) {
+    parser_.header_limit(kMaxHeaderBytes);
+  }
+
+  void Start(std::chrono::milliseconds deadline) {
+    deadline_.expires_after(deadline);
+    deadline_.async_wait([weak = weak_from_this()](error_code error) {
+      if (const std::shared_ptr<Connection> self = weak.lock(); !error && self != nullptr) {
+        self->Close();
+      }
+    });
+    http::async_read_header(
+        socket_, buffer_, parser_,
+        [self = shared_from_this()](error_code error, size_t /*bytes*/) { self->Answer(error); });
+  }
+
+  // Ends what is under way, and with it the connection.
+  void Close() {
+    error_code ignored;
+    socket_.close(ignored);
+  }
+
+ private:
+  void Answer(error_code error) {
+    if (!error) {
+      const auto& request = parser_.get();
+      const std::string method(request.method_string());
+      HttpPage page = MakeHttpPage(handlers_, method, std::string(request.target()));
+      if (page.status != 405 && (parser_.chunked() || parser_.content_length().value_or(0) > 0)) {
+        page = {413, "a request here has no body\n"};
+      }
+      Write(MakeResponse(std::move(page), method == "HEAD"));
+    } else if (const HttpPage* refusal = Refusal(error); refusal != nullptr) {
+      Write(MakeResponse(*refusal, false));
+    }
+  }
+
+  void Write(http::response<http::string_body> response) {
+    response_ = std::move(response);
+    http::async_write(socket_, response_,
+                      [self = shared_from_this()](error_code error, size_t /*bytes*/) {
+                        if (!error) {
+                          self->socket_.shutdown(tcp::socket::shutdown_send, error);
+                          self->AwaitEnd();
+                        }
+                      });
+  }
+
+  // Until the client closes.
+  void AwaitEnd() {
+    socket_.async_read_some(asio::buffer(rest_),
+                            [self = shared_from_this()](error_code error, size_t bytes) {
+                              self->rest_bytes_ += bytes;
+                              if (!error && self->rest_bytes_ < kMaxRestBytes) {
+                                self->AwaitEnd();
+                              }
+                            });
+  }
+
+  tcp::socket socket_;
+  asio::steady_timer deadline_;
+  const HttpHandlers& handlers_;
+  beast::flat_buffer buffer_{kMaxHeaderBytes};
+  http::request_parser<http::empty_body> parser_;
+  http::response<http::string_body> response_;
+  std::array<char, 4096> rest_{};
+  size_t rest_bytes_ = 0;
+};
 
 }  // namespace
 
-struct HttpServer::Impl {
-  httplib::Server server;
+// What the thread does. Only Stop() is called from elsewhere.
+class HttpServer::Loop {
+ public:
+  Loop(HttpHandlers handlers, HttpLimits limits)
+      : handlers_(std::move(handlers)), limits_(limits) {}
+
+  // Takes the socket, which listens.
+  int Take(BoundSocket* socket) {
+    acceptor_.assign(socket->v6 ? tcp::v6() : tcp::v4(), socket->fd);
+    socket->fd = -1;
+    return acceptor_.local_endpoint().port();
+  }
+
+  void Run() {
+    while (!io_.stopped()) {
+      try {
+        if (!accepting_) {
+          Accept();
+        }
+        io_.run();
+      } catch (const std::exception&) {  // no memory: one connection less
+        std::this_thread::sleep_for(kAcceptPause);
+      }
+    }
+  }
+
+  void Stop() { io_.stop(); }
+
+ private:
+  void Accept() {
+    accepting_ = true;
+    acceptor_.async_accept([this](error_code error, tcp::socket socket) {
+      accepting_ = false;
+      if (error) {
+        CloseOldest();
+        PauseAccepting();
+        return;
+      }
+      Accept();
+      Admit(std::move(socket));
+    });
+  }
+
+  void PauseAccepting() {
+    accepting_ = true;
+    pause_.expires_after(kAcceptPause);
+    pause_.async_wait([this](error_code) {
+      accepting_ = false;
+      Accept();
+    });
+  }
+
+  void Admit(tcp::socket socket) {
+    connections_.remove_if([](const std::weak_ptr<Connection>& c) { return c.expired(); });
+    while (connections_.size() >= limits_.connections) {
+      CloseOldest();
+    }
+    const auto connection = std::make_shared<Connection>(std::move(socket), handlers_);
+    connections_.push_back(connection);
+    connection->Start(limits_.deadline);
+  }
+
+  void CloseOldest() {
+    if (connections_.empty()) {
+      return;
+    }
+    if (const std::shared_ptr<Connection> oldest = connections_.front().lock(); oldest != nullptr) {
+      oldest->Close();
+    }
+    connections_.pop_front();
+  }
+
+  const HttpHandlers handlers_;
+  const HttpLimits limits_;
+  std::list<std::weak_ptr<Connection>> connections_;  // oldest first
+  asio::io_context io_{1};                            // holds the connections
+  tcp::acceptor acceptor_{io_};
+  asio::steady_timer pause_{io_};
+  bool accepting_ = false;  // or pausing
 };
 
-HttpServer::HttpServer() : impl_(std::make_unique<Impl>()) {}
+HttpServer::HttpServer() = default;
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
-                                                              HttpHandlers handlers) {
-  const absl::StatusOr<HostPort> parsed = ParseHostPort("http", address);
-  if (!parsed.ok()) {
-    return parsed.status();
+                                                              HttpHandlers handlers,
+                                                              HttpLimits limits) {
+  absl::StatusOr<BoundSocket> socket = BindTcp("http", address);
+  if (!socket.ok()) {
+    return socket.status();
   }
-  std::unique_ptr<HttpServer> http(new HttpServer());
-  httplib::Server& server = http->impl_->server;
-  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  server.set_keep_alive_max_count(kRequestsOfAConnection);
-  server.set_keep_alive_timeout(kTimeoutSeconds);
-  server.set_read_timeout(kTimeoutSeconds);
-  server.set_write_timeout(kTimeoutSeconds);
-  server.set_payload_max_length(kMaxRequestBytes);
-  // The library's default is SO_REUSEPORT, with which two servers share a port without a word.
-  server.set_socket_options([](int fd) {
-    const int yes = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  });
-  server.set_default_headers({{"Cache-Control", "no-store"},
-                              {"X-Content-Type-Options", "nosniff"},
-                              {"Referrer-Policy", "no-referrer"},
-                              {"Cross-Origin-Resource-Policy", "same-origin"}});
-  SetRoutes(server, handlers);
-  int port = parsed->port;
-  if (port == 0) {
-    port = server.bind_to_any_port(parsed->host);
-  } else if (!server.bind_to_port(parsed->host, port)) {
-    port = -1;
+  std::unique_ptr<HttpServer> server(new HttpServer());
+  try {
+    server->loop_ = std::make_unique<Loop>(std::move(handlers), limits);
+    const int port = server->loop_->Take(&*socket);
+    server->address_ = WithPort(address, port);
+    server->thread_ = std::thread([loop = server->loop_.get()] { loop->Run(); });
+  } catch (const std::exception& e) {
+    return absl::UnavailableError(
+        absl::StrCat("--http=", address, ": cannot be served: ", e.what()));
   }
-  if (port < 0) {
-    return absl::UnavailableError(absl::StrCat(
-        "--http=", address, ": cannot be bound: in use, or not an address of this machine"));
-  }
-  http->address_ = WithPort(address, port);
-  http->thread_ = std::thread([&server] { server.listen_after_bind(); });
-  while (!server.is_running()) {
-    std::this_thread::yield();  // stop() before the loop runs would be lost
-  }
-  return http;
+  return server;
 }
 
 HttpServer::~HttpServer() {
-  impl_->server.stop();
   if (thread_.joinable()) {
+    loop_->Stop();
     thread_.join();
   }
 }

@@ -1,31 +1,100 @@
+// GET /metrics of a server.
 #include "client/attnctl/metrics_fetch.h"
 
 #include <charconv>
+#include <chrono>
+#include <exception>
+#include <utility>
 
+#include "boost/asio/io_context.hpp"
+#include "boost/asio/ip/tcp.hpp"
+#include "boost/beast/core/flat_buffer.hpp"
+#include "boost/beast/core/tcp_stream.hpp"
+#include "boost/beast/http.hpp"
 #include "core/text.h"
-#include "httplib.h"
 
 namespace attnd::attnctl {
 namespace {
 
-constexpr time_t kConnectSeconds = 1;
-constexpr time_t kReadSeconds = 2;
-// A server's metrics take 30 kB.
-constexpr size_t kMaxBytes = 16 << 20;
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using asio::ip::tcp;
+using beast::error_code;
 
-std::string ErrorText(httplib::Error error) {
-  switch (error) {
-    case httplib::Error::Connection:
-      return "no connection";
-    case httplib::Error::ConnectionTimeout:
-      return "no connection within " + std::to_string(kConnectSeconds) + " s";
-    case httplib::Error::Read:
-      return "no answer, or none within " + std::to_string(kReadSeconds) + " s";
-    case httplib::Error::Canceled:
-      return "an answer of more than 16 MiB";
-    default:
-      return httplib::to_string(error);
+constexpr std::chrono::seconds kConnect{1};
+constexpr std::chrono::seconds kExchange{2};  // the request and the whole answer
+// A server's metrics take 30 kB.
+constexpr uint64_t kMaxBytes = 16 << 20;
+constexpr uint32_t kMaxHeaderBytes = 16 << 10;
+
+std::string ConnectError(error_code error) {
+  return error == beast::error::timeout
+             ? "no connection within " + std::to_string(kConnect.count()) + " s"
+             : "no connection";
+}
+
+std::string ExchangeError(error_code error) {
+  if (error == beast::error::timeout) {
+    return "no answer, or no whole one within " + std::to_string(kExchange.count()) + " s";
   }
+  if (error == http::error::body_limit) {
+    return "an answer of more than 16 MiB";
+  }
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return "an answer whose headers have more than 16 KiB";
+  }
+  if (error == http::error::end_of_stream || error == http::error::partial_message ||
+      error.category() == asio::error::get_system_category()) {
+    return "no answer, or a part of one";
+  }
+  return "no HTTP answer";
+}
+
+// Runs what was begun on `io`, up to its deadline.
+void RunAll(asio::io_context& io) {
+  io.restart();
+  io.run();
+}
+
+absl::StatusOr<std::string> Fetch(const HttpTarget& target) {
+  asio::io_context io;
+  error_code error;
+  tcp::resolver resolver(io);
+  const tcp::resolver::results_type addresses = resolver.resolve(
+      target.host, std::to_string(target.port), tcp::resolver::numeric_service, error);
+  if (error) {
+    return absl::UnavailableError("no connection");
+  }
+  beast::tcp_stream stream(io);
+  stream.expires_after(kConnect);
+  stream.async_connect(addresses, [&](error_code result, const tcp::endpoint&) { error = result; });
+  RunAll(io);
+  if (error) {
+    return absl::UnavailableError(ConnectError(error));
+  }
+  http::request<http::empty_body> request(http::verb::get, "/metrics", 11);
+  request.set(http::field::host, target.Text());
+  request.keep_alive(false);
+  beast::flat_buffer buffer(size_t{2} * kMaxHeaderBytes);
+  http::response_parser<http::string_body> parser;
+  parser.header_limit(kMaxHeaderBytes);
+  parser.body_limit(kMaxBytes);
+  const auto done = [&](error_code result, size_t /*bytes*/) { error = result; };
+  stream.expires_after(kExchange);  // once for both
+  http::async_write(stream, request, done);
+  RunAll(io);
+  if (!error) {
+    http::async_read(stream, buffer, parser, done);
+    RunAll(io);
+  }
+  if (error) {
+    return absl::UnavailableError(ExchangeError(error));
+  }
+  if (parser.get().result_int() != 200) {
+    return absl::UnavailableError("HTTP status " + std::to_string(parser.get().result_int()));
+  }
+  return std::move(parser.get().body());
 }
 
 bool TakePrefix(const std::string& prefix, std::string* text) {
@@ -68,22 +137,11 @@ absl::StatusOr<HttpTarget> ParseHttpTarget(const std::string& text) {
 }
 
 absl::StatusOr<std::string> FetchMetrics(const HttpTarget& target) {
-  httplib::Client client(target.host, target.port);
-  client.set_connection_timeout(kConnectSeconds);
-  client.set_read_timeout(kReadSeconds);
-  client.set_write_timeout(kReadSeconds);
-  std::string body;
-  const httplib::Result result = client.Get("/metrics", [&body](const char* data, size_t length) {
-    body.append(data, length);
-    return body.size() <= kMaxBytes;
-  });
-  if (!result) {
-    return absl::UnavailableError(ErrorText(result.error()));
+  try {
+    return Fetch(target);
+  } catch (const std::exception& e) {
+    return absl::UnavailableError(e.what());
   }
-  if (result->status != 200) {
-    return absl::UnavailableError("HTTP status " + std::to_string(result->status));
-  }
-  return body;
 }
 
 }  // namespace attnd::attnctl

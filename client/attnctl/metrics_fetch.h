@@ -18,8 +18,8 @@ struct HttpTarget {
 // "HOST:PORT" or "http://HOST:PORT/". INVALID_ARGUMENT says what was expected.
 absl::StatusOr<HttpTarget> ParseHttpTarget(const std::string& text);
 
-// The answer's body. UNAVAILABLE in one line; takes a second to connect and 2 to read at most,
-// beside what the resolution of a name takes.
+// The answer's body. UNAVAILABLE in one line; takes a second to connect and 2 for the
+// whole answer at most, beside what the resolution of a name takes.
 absl::StatusOr<std::string> FetchMetrics(const HttpTarget& target);
 
 }  // namespace attnd::attnctl
