@@ -249,8 +249,11 @@ class ResumingStepStream:
         except AttndError as final:
             self._recovery.over()
             for step in steps:
-                if step.trouble is not None or self._recovery.stopped:
+                if step.trouble is not None:
                     step.work.give_up(final)
+        if self._recovery.stopped:  # none is sent again, also of those that came meanwhile
+            for step in steps:
+                step.work.give_up(Cancelled("the stream was left", reason="STEP_CANCELLED"))
         with self._state:
             # Of those that were cancelled meanwhile nobody waits any more.
             done = [step for step in steps if not step.work.sessions() and self._forget(step)]
@@ -260,7 +263,7 @@ class ResumingStepStream:
     def _resume(self) -> bool:
         """Opens a stream and sends what is unanswered; False when that met trouble again."""
         if self._recovery.stopped and self._steps:
-            return False  # those came meanwhile
+            return False  # those came meanwhile: _bring_back gives them up
         self._stream = self._client._open_steps()
         for step in self._steps.values():
             step.trouble = None
