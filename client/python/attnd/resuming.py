@@ -172,6 +172,16 @@ class ResumingStepStream:
     # ---------------------------------------------------------------- answers
 
     def _answered(self, step: _Step, future: StepFuture) -> None:
+        """A done-callback, of which nobody would see an exception: the step's future has it."""
+        try:
+            self._take(step, future)
+        except Exception as error:
+            with self._state:
+                self._forget(step)
+            if not step.future.done():
+                step.future.set_exception(error)
+
+    def _take(self, step: _Step, future: StepFuture) -> None:
         failure = future.exception()
         test = _mending.trouble_test(step.work)
         with self._state:
@@ -198,9 +208,11 @@ class ResumingStepStream:
     @staticmethod
     def _finish(step: _Step) -> None:
         try:
-            step.future.set_result(step.work.result())
-        except AttndError as error:
+            result = step.work.result()
+        except Exception as error:
             step.future.set_exception(error)
+        else:
+            step.future.set_result(result)
 
     def _fail(self, step: _Step, error: BaseException) -> None:
         if isinstance(error, AttndError):
