@@ -103,7 +103,8 @@ class MoveWait:
         """Seconds to wait before sending the same again; None where that cannot help."""
         if error is None:
             return None
-        pause = max(self._pause * random.uniform(0.5, 1.0), error.retry_after or 0.0)
+        advised = min(error.retry_after or 0.0, _LONGEST_PAUSE)  # moves end when they end
+        pause = max(self._pause * random.uniform(0.5, 1.0), advised)
         if not self._may_help(error, pause):
             return None
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)

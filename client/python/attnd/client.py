@@ -146,7 +146,7 @@ class Client(Transfers):
             try:
                 return self._call(method, request, timeout)
             except AttndError as error:
-                wait = attempts.after(error)
+                wait = attempts.after(error, _channel.deadline(timeout, self._timeout))
                 if wait is None:
                     raise
             time.sleep(wait)

@@ -113,7 +113,7 @@ class AsyncClient(AsyncTransfers):
             try:
                 return await self._call(method, request, timeout)
             except AttndError as error:
-                wait = attempts.after(error)
+                wait = attempts.after(error, _channel.deadline(timeout, self._timeout))
                 if wait is None:
                     raise
             await asyncio.sleep(wait)
