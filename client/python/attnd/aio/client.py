@@ -11,7 +11,7 @@ import numpy as np
 from .. import _calls, _channel, _moves, _retry
 from .._proto import attnd_pb2 as pb
 from ..errors import AttndError, Unavailable, from_rpc_error
-from ..types import DecodeResult, ModelInfo, SessionInfo, Stats
+from ..types import DecodeResult, ModelInfo, SequenceStep, SessionInfo, Stats
 from .session import AsyncSession, positions_of
 from .steps import AsyncStepStream
 from .transfers import AsyncTransfers
