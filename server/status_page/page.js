@@ -17,7 +17,8 @@ const table = new SessionTable($('session-table'));
 let layers = null;     // of the model, when it is known
 let started = null;    // the process's start: another one has other counters
 let answered = null;   // the wall clock of the last answer
-let timer = null;
+let timer = null;      // of the next poll
+let asking = false;    // a poll is under way: it says itself when the next one is due
 let paused = false;
 
 const STATES = {
@@ -238,6 +239,8 @@ async function ask(path) {
 }
 
 async function poll() {
+  timer = null;
+  asking = true;
   const began = performance.now();
   try {
     const [metrics, status] = await Promise.all([ask('metrics'), ask('status.json')]);
@@ -245,15 +248,15 @@ async function poll() {
   } catch (error) {
     lose(error);
   }
-  timer = null;
+  asking = false;
   schedule(Math.max(0, POLL_MS - (performance.now() - began)));
 }
 
-// Nobody asks while nobody looks.
+// Nobody asks while nobody looks, and there is one poll at a time.
 function schedule(delay) {
   clearTimeout(timer);
   timer = null;
-  if (!document.hidden && !paused) timer = setTimeout(poll, delay);
+  if (!document.hidden && !paused && !asking) timer = setTimeout(poll, delay);
 }
 
 function showTheme(theme) {

@@ -162,6 +162,30 @@ def test_a_stream_left_with_an_exception_does_not_wait(fleet, client):
     assert isinstance(future.exception(1), attnd.AttndError)
 
 
+def test_a_stream_left_with_an_exception_gives_up_what_came_while_it_mended(fleet, client):
+    session = client.create_replaying_session()
+    futures = []
+
+    def work():
+        with pytest.raises(KeyError):
+            with client.steps(resume=True) as stream:
+                stream.submit_decode(0, [session], rows(1)).result(30)
+                for server in fleet.servers:
+                    server._process.kill()
+                    server._process.wait()
+                futures.append(stream.submit_decode(0, [session], rows(1)))
+                time.sleep(0.5)  # it waits for a server by now
+                futures.append(stream.submit_decode(0, [session], rows(1)))
+                raise KeyError("something else")
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(20)
+    assert not worker.is_alive()
+    assert isinstance(futures[0].exception(0), attnd.AttndError)
+    assert isinstance(futures[1].exception(0), attnd.Cancelled)
+
+
 def test_a_cancelled_step_is_not_sent_again(fleet, client):
     session = client.create_replaying_session()
     with client.steps(resume=True) as stream:

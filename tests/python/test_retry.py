@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnd
-from attnd import _retry
+from attnd import _moves, _retry
 from attnd._proto import attnd_pb2 as pb
 
 from test_session import rows
@@ -114,17 +114,37 @@ def test_which_errors_are_repeated():
         (attnd.FailedPrecondition("", reason="POSITION_MISMATCH"), False),
         (attnd.Internal("", reason="INTERNAL"), False),
     ]:
-        assert (_retry.PrefillAttempts(request, 1).after(error) is not None) == repeated
+        assert (_retry.PrefillAttempts(request, 1).after(error, None) is not None) == repeated
 
 
 def test_waits_grow_unless_the_server_says_how_long():
     request = pb.DecodeRequest()
     attempts = _retry.Attempts(request, 9)
-    waits = [attempts.after(attnd.Unavailable("")) for _ in range(9)]
+    waits = [attempts.after(attnd.Unavailable(""), None) for _ in range(9)]
     assert 0.04 <= waits[0] <= 0.06 and 1.6 <= waits[-1] <= 2.4
-    assert attempts.after(attnd.Unavailable("")) is None
-    advised = _retry.Attempts(request, 1).after(attnd.Unavailable("", retry_after=10.0))
+    assert attempts.after(attnd.Unavailable(""), None) is None
+    advised = _retry.Attempts(request, 1).after(attnd.Unavailable("", retry_after=10.0), 20.0)
     assert 8 <= advised <= 12
+
+
+@pytest.mark.parametrize(
+    "timeout, seconds", [(2.0, 3.0), (None, 1e9), (None, 1e11), (1e12, 1e11)]
+)
+def test_a_wait_longer_than_the_call_may_last_is_not_waited(timeout, seconds):
+    error = attnd.Unavailable("", reason="NOT_READY", retry_after=seconds)
+    request = pb.DecodeRequest(sequences=[pb.SequenceStep()])
+    attempts = _retry.Attempts(request, 3)
+    assert attempts.after(error, timeout) is None
+    assert not attempts.repeated and not request.sequences[0].rewind
+
+
+@pytest.mark.parametrize("seconds", [1e11, -1e11])
+def test_what_a_server_advises_while_a_session_moves_is_bounded(seconds):
+    waiting = _moves.MoveWatch(30.0, 30.0).wait(None)
+    error = attnd.Unavailable("", reason="SESSION_MOVING", retry_after=seconds)
+    assert 0 < waiting.after(error) <= 2
+    error = attnd.Unavailable("", reason="NOT_READY", retry_after=-1e11)
+    assert _retry.Attempts(pb.DecodeRequest(), 1).after(error, None) == 0
 
 
 def test_a_deadline_of_the_call_is_kept(fake, fake_client):

@@ -120,7 +120,7 @@ def test_the_stream_carries_the_affinity_key(fake):
 def test_answers_to_nobody_are_ignored_and_empty_answers_are_errors():
     book, future = StepBook(), attnd.StepFuture()
     step = attnd.SequenceStep("id", 1, 0)
-    step_id = book.add(future, 0, [step], decode=False)
+    step_id = book.add(future, 0, [step], "prefill", 8)
     book.accept(pb.StepResponse(step_id=step_id + 1))
     assert not future.done() and len(book) == 1
     book.accept(pb.StepResponse(step_id=step_id))

@@ -296,6 +296,33 @@ def test_nobody_is_asked_while_nobody_looks(loaded, open_page):
     assert page.evaluate("document.getElementById('pause').getAttribute('aria-pressed')") == "true"
 
 
+def test_it_asks_once_a_second_however_often_it_is_paused(loaded, open_page):
+    page = open_page(loaded[0])
+    # A request is under way for half a second, and is met there by every toggle.
+    page.evaluate(
+        """(() => {
+          const real = window.fetch;
+          window.under_way = 0;
+          window.fetch = async (...all) => {
+            window.under_way++;
+            await new Promise((done) => setTimeout(done, 500));
+            return real(...all).finally(() => window.under_way--);
+          };
+        })()"""
+    )
+    for toggle in (
+        "document.dispatchEvent(new Event('visibilitychange'))",
+        "document.getElementById('pause').click(), document.getElementById('pause').click()",
+    ):
+        for _ in range(3):
+            page.until("window.under_way > 0")
+            page.evaluate(toggle)
+            page.until("window.under_way === 0")
+    before = page.evaluate("+main.dataset.polls")
+    time.sleep(4)
+    assert 2 <= page.evaluate("+main.dataset.polls") - before <= 5
+
+
 def test_draining_and_the_servers_end_are_shown(start, open_page):
     server = start("--model=builtin:apex1-tiny", "--drain_seconds=0")
     page = open_page(server)

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import tensors
 from ._proto import attnd_pb2 as pb
-from .errors import AttndError, NotFound, from_status
+from .errors import AttndError, Internal, NotFound, from_status
 from .types import DecodeResult, PrefillResult, SequenceResult, SequenceStep, Timing
 
 _OUTPUT_ROWS = {
@@ -54,9 +54,25 @@ def prefill_request(
     )
 
 
-def _joined(parts: Sequence[Any]) -> np.ndarray:
+def bad_answer(message: str) -> Internal:
+    """Of an answer that no attnd gives; the reason tells it from a broken stream."""
+    return Internal(message, reason="BAD_ANSWER")
+
+
+def _output(tensor: pb.Tensor, width: int) -> np.ndarray:
+    """The rows of an answer, [m, width]."""
+    shape = list(tensor.shape)
+    if len(shape) != 2 or shape[0] < 0 or shape[1] != width:
+        raise bad_answer(f"the server sent an output of shape {shape}; expected [rows, {width}]")
+    try:
+        return tensors.from_tensor(tensor)
+    except ValueError as error:  # its dtype, or its bytes are not as many
+        raise bad_answer(f"the server sent an output that is no tensor: {error}") from None
+
+
+def _joined(parts: Sequence[Any], width: int) -> np.ndarray:
     """The rows of all parts; of one part, or of one that has rows, without a copy."""
-    arrays = [tensors.from_tensor(part.output) for part in parts]
+    arrays = [_output(part.output, width) for part in parts]
     filled = [array for array in arrays if len(array)] or arrays[:1]
     if len(filled) == 1:
         return filled[0]
@@ -65,12 +81,17 @@ def _joined(parts: Sequence[Any]) -> np.ndarray:
     return whole
 
 
-def prefill_result(parts: Sequence[pb.PrefillResponse]) -> PrefillResult:
-    """The result of one response, or of the consecutive parts of one step."""
+def prefill_result(parts: Sequence[pb.PrefillResponse], width: int) -> PrefillResult:
+    """The result of one response, or of the consecutive parts of one step, of d_model `width`."""
+    output = _joined(parts, width)
+    first, length = parts[0].output_position, parts[-1].length
+    if len(output) and not (0 <= first and first + len(output) == length):
+        rows = f"{len(output)} rows from {first} on"
+        raise bad_answer(f"the server sent {rows} of a layer of {length}; expected its last ones")
     return PrefillResult(
-        output=_joined(parts),
-        output_position=parts[0].output_position,
-        length=parts[-1].length,
+        output=output,
+        output_position=first,
+        length=length,
         timing=Timing.from_proto(parts[-1].timing),
     )
 
@@ -127,15 +148,18 @@ def decode_request(
 
 
 def decode_result(
-    parts: Sequence[pb.DecodeResponse], steps: Sequence[SequenceStep]
+    parts: Sequence[pb.DecodeResponse], steps: Sequence[SequenceStep], width: int
 ) -> DecodeResult:
-    """The result of one response, or of the consecutive parts of one step."""
-    output = _joined(parts)
+    """The result of one response, or of the consecutive parts of one step, of d_model `width`."""
+    output = _joined(parts, width)
     rows_sent = sum(step.num_tokens for step in steps)
     if len(output) != rows_sent:
-        raise ValueError(f"the server sent {len(output)} rows; expected {rows_sent}")
+        raise bad_answer(f"the server sent {len(output)} rows; expected {rows_sent}")
+    answers = [result for part in parts for result in part.results]
+    if len(answers) != len(steps):
+        raise bad_answer(f"the server sent {len(answers)} results; expected {len(steps)}")
     results, row = [], 0
-    for step, result in zip(steps, [result for part in parts for result in part.results]):
+    for step, result in zip(steps, answers):
         rows = output[row : row + step.num_tokens]
         row += step.num_tokens
         results.append(SequenceResult(rows, result.length, from_status(result.status)))

@@ -8,6 +8,7 @@ import threading
 import time
 from typing import Any, List, Optional, Tuple
 
+from ._proto import attnd_pb2 as pb
 from ._recovery import is_broken
 from .errors import AttndError
 from .types import DecodeResult
@@ -18,6 +19,26 @@ _LONGEST_PAUSE = 2.0
 # How often a move is cancelled before its session must be open again, and the pause between.
 CANCEL_TRIES = 50
 CANCEL_PAUSE = 0.02
+
+# Seconds that each call may take which opens a session again after a failed export.
+REOPEN_TIMEOUT = 10.0
+
+
+def move_of(session_id: str) -> pb.ExportSessionRequest:
+    """Begins the session's move, or begins it again."""
+    return pb.ExportSessionRequest(session_id=session_id, move=True)
+
+
+def probe_of(session_id: str, max_seq_len: int) -> pb.RewindSessionRequest:
+    """Fails where the session takes no steps; else it changes nothing."""
+    return pb.RewindSessionRequest(session_id=session_id, position=max_seq_len)
+
+
+def takes_steps(probe: Optional[AttndError]) -> bool:
+    """Whether the session does, by its probe's error; False while it moves; raises others."""
+    if probe is not None and probe.reason != "SESSION_MOVING":
+        raise probe
+    return probe is None
 
 
 class MoveWatch:
@@ -103,7 +124,8 @@ class MoveWait:
         """Seconds to wait before sending the same again; None where that cannot help."""
         if error is None:
             return None
-        pause = max(self._pause * random.uniform(0.5, 1.0), error.retry_after or 0.0)
+        advised = min(error.retry_after or 0.0, _LONGEST_PAUSE)  # moves end when they end
+        pause = max(self._pause * random.uniform(0.5, 1.0), advised)
         if not self._may_help(error, pause):
             return None
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)

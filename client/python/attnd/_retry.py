@@ -7,6 +7,7 @@ leaves, stops a repeat that arrives late from cutting what came after it.
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any, Optional
 
@@ -14,6 +15,7 @@ from .errors import AttndError, DeadlineExceeded, Unavailable
 
 _FIRST_WAIT = 0.05  # seconds; doubled each time
 _LONGEST_WAIT = 2.0
+_LONGEST_ADVISED = 60.0
 
 
 def may_help(error: AttndError) -> bool:
@@ -37,14 +39,21 @@ class Attempts:
         self._wait = _FIRST_WAIT
         self.repeated = False  # whether the request has been sent again
 
-    def after(self, error: AttndError) -> Optional[float]:
-        """Seconds to wait before sending the request again; None: the error is final."""
+    def after(self, error: AttndError, timeout: Optional[float]) -> Optional[float]:
+        """Seconds to wait before sending the request again; None: the error is final.
+
+        `timeout` is that of a try: a server that wants a longer wait is not waited for.
+        """
         if self._left == 0 or not may_help(error):
             return None
+        wait = self._wait
+        if error.retry_after is not None:
+            wait = max(error.retry_after, 0.0)
+            if wait > min(_LONGEST_ADVISED, math.inf if timeout is None else timeout):
+                return None
         self._left -= 1
         self.repeated = True
         self._guard()
-        wait = error.retry_after if error.retry_after is not None else self._wait
         self._wait = min(2 * self._wait, _LONGEST_WAIT)
         return wait * random.uniform(0.8, 1.2)
 
@@ -68,12 +77,12 @@ class PrefillAttempts(Attempts):
         self._own_guard = request.expected_length
         self._guarded = False
 
-    def after(self, error: AttndError) -> Optional[float]:
+    def after(self, error: AttndError, timeout: Optional[float]) -> Optional[float]:
         if self._guarded and self._own_rewind and error.reason == "POSITION_MISMATCH":
             self._request.expected_length = self._own_guard
             self._guarded = False
             return 0.0
-        return super().after(error)
+        return super().after(error, timeout)
 
     def _guard(self) -> None:
         self._request.rewind = True

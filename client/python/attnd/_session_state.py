@@ -67,5 +67,5 @@ class SessionState:
 
         Nor after a repeated call, whatever its last error: an earlier try may have appended.
         """
-        if repeated or not error.reason:
+        if repeated or error.reason in ("", "BAD_ANSWER"):
             self._set(layer, None)

@@ -6,16 +6,19 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from . import _calls
 from ._proto import attnd_pb2 as pb
-from .errors import AttndError, Internal, from_status
+from .errors import AttndError, from_status
 from .types import SequenceStep
 
 
 class _Pending:
-    def __init__(self, future: Any, layer: int, steps: Sequence[SequenceStep], decode: bool):
+    def __init__(
+        self, future: Any, layer: int, steps: Sequence[SequenceStep], kind: str, width: int
+    ):
         self.future = future
         self.layer = layer
         self.steps = steps
-        self.decode = decode
+        self.kind = kind
+        self.width = width
         self.parts: List[Any] = []
 
 
@@ -30,11 +33,14 @@ class StepBook:
         return len(self._pending)
 
     def add(
-        self, future: Any, layer: int, steps: Sequence[SequenceStep], decode: bool
+        self, future: Any, layer: int, steps: Sequence[SequenceStep], kind: str, width: int
     ) -> int:
-        """The step's id: 1, 2, 3, …; 0 is left for cancels, which have no answer of their own."""
+        """The id of a step, a "prefill" or a "decode" of rows of d_model `width`.
+
+        It is 1, 2, 3, …; 0 is left for cancels, which have no answer of their own.
+        """
         self._last_id += 1
-        self._pending[self._last_id] = _Pending(future, layer, steps, decode)
+        self._pending[self._last_id] = _Pending(future, layer, steps, kind, width)
         return self._last_id
 
     def accept(self, response: pb.StepResponse) -> None:
@@ -44,6 +50,8 @@ class StepBook:
             return
         error = from_status(response.status)
         kind = response.WhichOneof("result")
+        if error is None and kind not in (None, pending.kind):
+            error = _calls.bad_answer(f"a {pending.kind} was answered with the result of a {kind}")
         if error is None and kind is not None:
             pending.parts.append(getattr(response, kind))
         if response.more and error is None:
@@ -68,10 +76,10 @@ class StepBook:
     @staticmethod
     def _result(pending: _Pending) -> Any:
         if not pending.parts:
-            raise Internal("a step was answered with neither an error nor a result")
-        if not pending.decode:
-            return _calls.prefill_result(pending.parts)
-        result = _calls.decode_result(pending.parts, pending.steps)
+            raise _calls.bad_answer("a step was answered with neither an error nor a result")
+        if pending.kind == "prefill":
+            return _calls.prefill_result(pending.parts, pending.width)
+        result = _calls.decode_result(pending.parts, pending.steps, pending.width)
         for step, one in zip(pending.steps, result.results):
             if not one.ok and not isinstance(step.session, str):
                 step.session._set(pending.layer, None)

@@ -6,23 +6,21 @@ before it (4 bytes, little-endian). The last one has the digest. The C++ client 
 
 from __future__ import annotations
 
-import errno
 import os
-import tempfile
 from typing import IO, Any, Callable, Iterator, Optional, Union
 
 from google.protobuf.message import DecodeError
 
 from . import _xxh3
 from ._proto import attnd_pb2 as pb
-from .errors import AttndError, DataLoss, InvalidArgument
+from .errors import DataLoss, InvalidArgument
 
 # Told after each part: bytes of the session's rows that have passed, of how many.
 Progress = Callable[[int, int], None]
 FileOrPath = Union[str, "os.PathLike[str]", IO[bytes]]
 
-_MAGIC = b"ATTNDS1\n"
-_LENGTH_BYTES = 4
+MAGIC = b"ATTNDS1\n"
+LENGTH_BYTES = 4
 _MAX_CHUNK_BYTES = 256 << 20  # no server sends larger ones; a damaged length shall not be believed
 
 
@@ -43,12 +41,12 @@ class ChunkCheck:
     def __init__(self, verify: bool):
         self._digest = _xxh3.new() if verify else None
         self._chunks = 0
-        self._complete = False
+        self.complete = False
         self.done_bytes = self.total_bytes = 0
 
     def add(self, chunk: pb.SessionChunk) -> None:
         place = f"part {self._chunks}"
-        if self._complete:
+        if self.complete:
             raise _damaged(f"{place}: comes after the digest; expected nothing")
         if chunk.HasField("header") != (self._chunks == 0):
             raise _damaged(f"{place}: expected a header in the first part, and there alone")
@@ -70,69 +68,14 @@ class ChunkCheck:
             self.finish()
         if self._digest and digest != self._digest.digest():
             raise _damaged(f"digest: not that of the header and {self.done_bytes} bytes of data")
-        self._complete = True
+        self.complete = True
 
     def finish(self) -> None:
         """No more parts come."""
-        if not self._complete:
+        if not self.complete:
             have = f"{self.done_bytes} of {self.total_bytes} bytes of data and no digest"
             what = have if self._chunks else "no header"
             raise _truncated(f"the session ends early: {what}")
-
-
-class Receiver:
-    """Takes the parts of an export, verifies them and writes the file.
-
-    A path is replaced when all is there, and untouched before; its file is readable by its owner
-    alone, for it holds what was said. An open file is written to as it is.
-    """
-
-    def __init__(self, target: FileOrPath, progress: Optional[Progress]):
-        self._check = ChunkCheck(verify=True)
-        self._progress = progress
-        self._path: Any = None
-        self._draft = ""
-        if hasattr(target, "write"):
-            self._file: Any = target
-        else:
-            self._path = os.fspath(target)  # type: ignore[arg-type]
-            # A file takes the path's place in the end: /dev/null would be gone.
-            if os.path.exists(self._path) and not os.path.isfile(self._path):
-                text = "not a file, which an export would replace; open it to write to it"
-                raise FileExistsError(errno.EEXIST, text, self._path)
-            folder, name = os.path.split(self._path)
-            fd, self._draft = tempfile.mkstemp(prefix=name + ".", dir=folder or ".")
-            self._file = os.fdopen(fd, "wb")
-        self.begun = False  # whether a part has come
-
-    def add(self, chunk: pb.SessionChunk) -> None:
-        self._check.add(chunk)
-        data = chunk.SerializeToString()
-        if not self.begun:
-            self._file.write(_MAGIC)
-            self.begun = True
-        self._file.write(len(data).to_bytes(_LENGTH_BYTES, "little"))
-        self._file.write(data)
-        if self._progress:
-            self._progress(self._check.done_bytes, self._check.total_bytes)
-
-    def commit(self) -> int:
-        """Puts the file in its place, once it is durable; the bytes of data."""
-        self._check.finish()
-        if self._path is not None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            os.replace(self._draft, self._path)
-            self._draft = ""
-        return self._check.done_bytes
-
-    def abort(self) -> None:
-        """Removes what is not committed."""
-        if self._draft:
-            self._file.close()
-            os.unlink(self._draft)
-            self._draft = ""
 
 
 def _exactly(file: Any, size: int) -> bytes:
@@ -148,25 +91,25 @@ def _exactly(file: Any, size: int) -> bytes:
 
 
 def _chunks(file: Any, name: str) -> Iterator[pb.SessionChunk]:
-    if _exactly(file, len(_MAGIC)) != _MAGIC:
+    if _exactly(file, len(MAGIC)) != MAGIC:
         raise InvalidArgument(f"{name}: not an exported session; expected ATTNDS1 at its start")
-    offset = len(_MAGIC)
+    offset = len(MAGIC)
     while True:
-        head = _exactly(file, _LENGTH_BYTES)
+        head = _exactly(file, LENGTH_BYTES)
         if not head:
             return
         place = f"{name}: the part at byte {offset}"
         size = int.from_bytes(head, "little")
-        if len(head) == _LENGTH_BYTES and size > _MAX_CHUNK_BYTES:
+        if len(head) == LENGTH_BYTES and size > _MAX_CHUNK_BYTES:
             raise _damaged(f"{place} is damaged: it would have {size} bytes")
-        data = _exactly(file, size) if len(head) == _LENGTH_BYTES else b""
-        if len(head) < _LENGTH_BYTES or len(data) < size:
+        data = _exactly(file, size) if len(head) == LENGTH_BYTES else b""
+        if len(head) < LENGTH_BYTES or len(data) < size:
             raise _truncated(f"{place} is cut off")
         try:
             yield pb.SessionChunk.FromString(data)
         except DecodeError:
             raise _damaged(f"{place} is damaged: it does not parse") from None
-        offset += _LENGTH_BYTES + size
+        offset += LENGTH_BYTES + size
 
 
 class Sender:

@@ -69,7 +69,7 @@ class PrefillWork:
         self.repeated |= _aim(self.request, length, self._own)
 
     def read(self, parts: Sequence[pb.PrefillResponse]) -> PrefillResult:
-        return _calls.prefill_result(parts)
+        return _calls.prefill_result(parts, self.request.hidden.shape[1])
 
     def accept(self, answer: PrefillResult, is_trouble: IsTrouble) -> Optional[AttndError]:
         self._result = answer
@@ -127,7 +127,7 @@ class DecodeWork:
                 self.repeated |= _aim(one, length, self._own[index])
 
     def read(self, parts: Sequence[pb.DecodeResponse]) -> DecodeResult:
-        return _calls.decode_result(parts, self.steps_by_id())
+        return _calls.decode_result(parts, self.steps_by_id(), self._width)
 
     def accept(self, answer: DecodeResult, is_trouble: IsTrouble) -> Optional[AttndError]:
         """Takes an answer; the error of what has to be sent again, None when nothing has."""

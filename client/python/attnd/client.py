@@ -146,7 +146,7 @@ class Client(Transfers):
             try:
                 return self._call(method, request, timeout)
             except AttndError as error:
-                wait = attempts.after(error)
+                wait = attempts.after(error, _channel.deadline(timeout, self._timeout))
                 if wait is None:
                     raise
             time.sleep(wait)
@@ -355,10 +355,10 @@ class Client(Transfers):
         attempts = _retry.Attempts(request, retries)
         try:
             answer = self._attempt(self._stubs.attention.Decode, request, timeout, attempts)
+            result = _calls.decode_result([answer], steps, hidden.shape[1])
         except AttndError as error:
             _calls.note_failure(layer, steps, error, attempts.repeated)
             raise
-        result = _calls.decode_result([answer], steps)
         _calls.note_lengths(layer, steps, result)
         return result
 

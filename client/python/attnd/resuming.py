@@ -172,6 +172,16 @@ class ResumingStepStream:
     # ---------------------------------------------------------------- answers
 
     def _answered(self, step: _Step, future: StepFuture) -> None:
+        """A done-callback, of which nobody would see an exception: the step's future has it."""
+        try:
+            self._take(step, future)
+        except Exception as error:
+            with self._state:
+                self._forget(step)
+            if not step.future.done():
+                step.future.set_exception(error)
+
+    def _take(self, step: _Step, future: StepFuture) -> None:
         failure = future.exception()
         test = _mending.trouble_test(step.work)
         with self._state:
@@ -198,9 +208,11 @@ class ResumingStepStream:
     @staticmethod
     def _finish(step: _Step) -> None:
         try:
-            step.future.set_result(step.work.result())
-        except AttndError as error:
+            result = step.work.result()
+        except Exception as error:
             step.future.set_exception(error)
+        else:
+            step.future.set_result(result)
 
     def _fail(self, step: _Step, error: BaseException) -> None:
         if isinstance(error, AttndError):
@@ -249,8 +261,11 @@ class ResumingStepStream:
         except AttndError as final:
             self._recovery.over()
             for step in steps:
-                if step.trouble is not None or self._recovery.stopped:
+                if step.trouble is not None:
                     step.work.give_up(final)
+        if self._recovery.stopped:  # none is sent again, also of those that came meanwhile
+            for step in steps:
+                step.work.give_up(Cancelled("the stream was left", reason="STEP_CANCELLED"))
         with self._state:
             # Of those that were cancelled meanwhile nobody waits any more.
             done = [step for step in steps if not step.work.sessions() and self._forget(step)]
@@ -260,7 +275,7 @@ class ResumingStepStream:
     def _resume(self) -> bool:
         """Opens a stream and sends what is unanswered; False when that met trouble again."""
         if self._recovery.stopped and self._steps:
-            return False  # those came meanwhile
+            return False  # those came meanwhile: _bring_back gives them up
         self._stream = self._client._open_steps()
         for step in self._steps.values():
             step.trouble = None

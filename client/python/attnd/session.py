@@ -90,11 +90,12 @@ class Session(SessionState):
         client, attempts = self._client, _retry.PrefillAttempts(request, retries)
         try:
             answer = client._attempt(client._stubs.attention.Prefill, request, timeout, attempts)
+            result = _calls.prefill_result([answer], hidden.shape[1])
         except AttndError as error:
             self._failed(layer, error, attempts.repeated)
             raise
-        self._set(layer, answer.length)
-        return _calls.prefill_result([answer])
+        self._set(layer, result.length)
+        return result
 
     def decode(
         self,

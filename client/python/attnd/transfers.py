@@ -8,8 +8,7 @@ from typing import Any, Optional
 
 import grpc
 
-from . import _channel, _moves, _transfer
-from ._proto import attnd_pb2 as pb
+from . import _channel, _export, _moves, _transfer
 from .errors import AttndError, from_rpc_error
 from .session import Session
 from .types import SessionInfo
@@ -40,44 +39,46 @@ class Transfers:
           file_or_path: a path is replaced when all is written and verified, and untouched before;
             to an open binary file the parts are written as they come.
           move: from now on the session's steps are refused with SESSION_MOVING, until it is closed.
-            They are served again when the export fails, and after cancel_move.
+            They are served again when the export fails before the file is whole, and after
+            cancel_move.
           progress: called with the bytes done and the bytes in all.
           timeout: seconds for the whole export; None: no limit.
 
         DataLoss, BAD_DIGEST or TRUNCATED, when what came is not what was sent.
         """
         self._connect()
-        receiver = _transfer.Receiver(file_or_path, progress)
-        request = pb.ExportSessionRequest(session_id=session_id, move=move)
+        receiver = _export.Receiver(file_or_path, progress)
         waiting = self._moves.wait(_channel.deadline(timeout, math.inf))
+        export = _export.Export(session_id, move, receiver, waiting)
         try:
+            receiver.open()
             while True:
                 call = self._stubs.sessions.ExportSession(
-                    request, timeout=waiting.left(), metadata=self._metadata
+                    export.request, timeout=waiting.left(), metadata=self._metadata
                 )
                 try:
                     for response in call:
                         receiver.add(response.chunk)
                     return receiver.commit()
-                except grpc.RpcError as error:
-                    failure = from_rpc_error(error)
-                    pause = None if receiver.begun else waiting.after(failure)
-                    if pause is None:
-                        raise failure from error
                 except BaseException as error:
                     call.cancel()
-                    if move and isinstance(error, Exception):
-                        self._reopen(session_id)
-                    raise
+                    pause = export.pause_after(error)
+                    if pause is None:
+                        if export.leaves_move(error):
+                            self._reopen(session_id)
+                        if isinstance(error, grpc.RpcError):
+                            raise from_rpc_error(error) from error
+                        raise
                 time.sleep(pause)
         finally:
             receiver.abort()
 
     def _reopen(self, session_id: str) -> None:
+        """Of a session whose export has failed, which is being raised."""
         try:
-            self.cancel_move(session_id)
-        except AttndError:
-            pass  # what made it necessary is being raised
+            self.cancel_move(session_id, timeout=_moves.REOPEN_TIMEOUT)
+        except (AttndError, grpc.RpcError):
+            pass
 
     def import_session(
         self,
@@ -119,16 +120,15 @@ class Transfers:
         been sent before the cancel arrives, and the move would go on.
         """
         seconds = _channel.deadline(timeout, self._timeout)
-        again = pb.ExportSessionRequest(session_id=session_id, move=True)
         with self._open_channel(_channel.NARROW) as narrow:
             sessions = _channel.Stubs(narrow).sessions
             for _ in range(_moves.CANCEL_TRIES):
                 failure = self._probe_steps(session_id, seconds)
-                if failure is None:
+                if _moves.takes_steps(failure):
                     return
-                if failure.reason != "SESSION_MOVING":
-                    break
-                call = sessions.ExportSession(again, timeout=seconds, metadata=self._metadata)
+                call = sessions.ExportSession(
+                    _moves.move_of(session_id), timeout=seconds, metadata=self._metadata
+                )
                 call.initial_metadata()  # comes with the first part: the move has begun
                 call.cancel()
                 time.sleep(_moves.CANCEL_PAUSE)
@@ -137,9 +137,9 @@ class Transfers:
     def _probe_steps(
         self, session_id: str, seconds: Optional[float]
     ) -> Optional[AttndError]:
-        """Why the session takes no steps; None where it does, by one that changes nothing."""
-        last = self.model(timeout=seconds).max_seq_len
-        request = pb.RewindSessionRequest(session_id=session_id, position=last)
+        """Why the session takes no steps; None where it does."""
+        model = self.model(timeout=seconds)
+        request = _moves.probe_of(session_id, model.max_seq_len)
         try:
             self._stubs.sessions.RewindSession(
                 request, timeout=seconds, metadata=self._metadata

@@ -255,9 +255,13 @@ class FakeServer(
             yield pb.StepResponse(step_id=request.step_id, status=status)
 
     def _step_parts(self, step_id, answer):
+        size = self.rows_a_response
+        if not size:
+            yield pb.StepResponse(step_id=step_id, prefill=answer)
+            return
         short = tensors.name_of_wire(answer.output.dtype)
-        rows, size = tensors.from_tensor(answer.output), self.rows_a_response
-        while size and len(rows) > size:
+        rows = tensors.from_tensor(answer.output)
+        while len(rows) > size:
             part = pb.PrefillResponse()
             part.CopyFrom(answer)
             part.output.CopyFrom(tensors.to_tensor(rows[:size], short))

@@ -47,6 +47,7 @@ class Exporting:
     cut_after = None  # parts, after which the stream ends
     silent = False  # then nothing comes until the client cancels
     end = None  # a status code in the place of a good end
+    lost = False  # that end comes from between: the server has sent all, once
 
 
 class Transfers:
@@ -120,6 +121,8 @@ class Transfers:
         while how.silent and context.is_active():
             time.sleep(0.01)
         if how.end is not None:
+            if how.lost:
+                self.sent_all, self.exporting = context, Exporting()
             context.abort(how.end, "the stream broke")
         self.sent_all = context
 

@@ -11,7 +11,7 @@ import numpy as np
 from .. import _calls, _channel, _moves, _retry
 from .._proto import attnd_pb2 as pb
 from ..errors import AttndError, Unavailable, from_rpc_error
-from ..types import DecodeResult, ModelInfo, SessionInfo, Stats
+from ..types import DecodeResult, ModelInfo, SequenceStep, SessionInfo, Stats
 from .session import AsyncSession, positions_of
 from .steps import AsyncStepStream
 from .transfers import AsyncTransfers
@@ -113,7 +113,7 @@ class AsyncClient(AsyncTransfers):
             try:
                 return await self._call(method, request, timeout)
             except AttndError as error:
-                wait = attempts.after(error)
+                wait = attempts.after(error, _channel.deadline(timeout, self._timeout))
                 if wait is None:
                     raise
             await asyncio.sleep(wait)
@@ -266,13 +266,13 @@ class AsyncClient(AsyncTransfers):
         attempts = _retry.Attempts(request, retries)
         try:
             answer = await self._attempt(self._stubs.attention.Decode, request, timeout, attempts)
+            result = _calls.decode_result([answer], steps, hidden.shape[1])
         except AttndError as error:
             _calls.note_failure(layer, steps, error, attempts.repeated)
             raise
         except asyncio.CancelledError:
             _calls.note_failure(layer, steps, AttndError("cancelled"), attempts.repeated)
             raise
-        result = _calls.decode_result([answer], steps)
         _calls.note_lengths(layer, steps, result)
         return result
 

@@ -65,14 +65,15 @@ class AsyncSession(SessionState):
         try:
             method = client._stubs.attention.Prefill
             answer = await client._attempt(method, request, timeout, attempts)
+            result = _calls.prefill_result([answer], hidden.shape[1])
         except AttndError as error:
             self._failed(layer, error, attempts.repeated)
             raise
         except asyncio.CancelledError:
             self._set(layer, None)  # cancelled in flight: it may have been carried out
             raise
-        self._set(layer, answer.length)
-        return _calls.prefill_result([answer])
+        self._set(layer, result.length)
+        return result
 
     async def decode(
         self,

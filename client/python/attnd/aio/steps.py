@@ -118,7 +118,8 @@ class AsyncStepStream:
         if self._failure is not None:
             raise self._failure
         future = AsyncStepFuture()
-        future.step_id = self._book.add(future, layer, steps, "decode" in request)
+        [(kind, step)] = request.items()
+        future.step_id = self._book.add(future, layer, steps, kind, step.hidden.shape[1])
         expect(steps, layer, positions)
         allowed = _channel.duration(timeout)
         self._requests.put_nowait(request_of(future.step_id, timeout=allowed, **request))

@@ -8,10 +8,11 @@ from typing import Any, AsyncIterator, Optional
 
 import grpc
 
-from .. import _channel, _moves, _transfer
+from .. import _channel, _export, _moves, _transfer
 from .._proto import attnd_pb2 as pb
 from ..errors import AttndError, from_rpc_error
 from ..types import SessionInfo
+from ._threads import in_thread
 from .session import AsyncSession
 
 
@@ -36,37 +37,38 @@ class AsyncTransfers:
     ) -> int:
         """Writes a session to a file; as Client.export_session. Files are written in threads."""
         await self._connect()
-        receiver = await asyncio.to_thread(_transfer.Receiver, file_or_path, progress)
-        request = pb.ExportSessionRequest(session_id=session_id, move=move)
+        receiver = _export.Receiver(file_or_path, progress)
         waiting = self._moves.wait(_channel.deadline(timeout, math.inf))
+        export = _export.Export(session_id, move, receiver, waiting)
         try:
+            await in_thread(receiver.open)
             while True:
                 call = self._stubs.sessions.ExportSession(
-                    request, timeout=waiting.left(), metadata=self._metadata
+                    export.request, timeout=waiting.left(), metadata=self._metadata
                 )
                 try:
                     async for response in call:
-                        await asyncio.to_thread(receiver.add, response.chunk)
-                    return await asyncio.to_thread(receiver.commit)
-                except grpc.RpcError as error:
-                    failure = from_rpc_error(error)
-                    pause = None if receiver.begun else waiting.after(failure)
-                    if pause is None:
-                        raise failure from error
+                        await in_thread(receiver.add, response.chunk)
+                    return await in_thread(receiver.commit)
                 except BaseException as error:
                     call.cancel()
-                    if move and isinstance(error, Exception):
-                        await self._reopen(session_id)
-                    raise
+                    pause = export.pause_after(error)
+                    if pause is None:
+                        if export.leaves_move(error):
+                            await self._reopen(session_id)
+                        if isinstance(error, grpc.RpcError):
+                            raise from_rpc_error(error) from error
+                        raise
                 await asyncio.sleep(pause)
         finally:
             receiver.abort()
 
     async def _reopen(self, session_id: str) -> None:
+        """Of a session whose export has failed, which is being raised."""
         try:
-            await self.cancel_move(session_id)
-        except AttndError:
-            pass  # what made it necessary is being raised
+            await self.cancel_move(session_id, timeout=_moves.REOPEN_TIMEOUT)
+        except (AttndError, grpc.RpcError):
+            pass
 
     async def import_session(
         self,
@@ -78,11 +80,11 @@ class AsyncTransfers:
     ) -> AsyncSession:
         """A session from a file; as Client.import_session. Files are read in threads."""
         await self._connect()
-        sender = await asyncio.to_thread(_transfer.Sender, file_or_path, session_id, progress)
+        sender = await in_thread(_transfer.Sender, file_or_path, session_id, progress)
 
         async def requests() -> AsyncIterator[pb.ImportSessionRequest]:
             while True:
-                request = await asyncio.to_thread(sender.next_request)
+                request = await in_thread(sender.next_request)
                 if request is None:
                     return
                 yield request
@@ -102,16 +104,15 @@ class AsyncTransfers:
     async def cancel_move(self, session_id: str, *, timeout: Optional[float] = None) -> None:
         """Opens a session for steps again; as Client.cancel_move."""
         seconds = _channel.deadline(timeout, self._timeout)
-        again = pb.ExportSessionRequest(session_id=session_id, move=True)
         async with self._open_channel(_channel.NARROW) as narrow:
             sessions = _channel.Stubs(narrow).sessions
             for _ in range(_moves.CANCEL_TRIES):
                 failure = await self._probe_steps(session_id, seconds)
-                if failure is None:
+                if _moves.takes_steps(failure):
                     return
-                if failure.reason != "SESSION_MOVING":
-                    break
-                call = sessions.ExportSession(again, timeout=seconds, metadata=self._metadata)
+                call = sessions.ExportSession(
+                    _moves.move_of(session_id), timeout=seconds, metadata=self._metadata
+                )
                 await call.initial_metadata()  # comes with the first part: the move has begun
                 call.cancel()
                 await asyncio.sleep(_moves.CANCEL_PAUSE)
@@ -120,9 +121,9 @@ class AsyncTransfers:
     async def _probe_steps(
         self, session_id: str, seconds: Optional[float]
     ) -> Optional[AttndError]:
-        """Why the session takes no steps; None where it does, by one that changes nothing."""
-        last = (await self.model(timeout=seconds)).max_seq_len
-        request = pb.RewindSessionRequest(session_id=session_id, position=last)
+        """Why the session takes no steps; None where it does."""
+        model = await self.model(timeout=seconds)
+        request = _moves.probe_of(session_id, model.max_seq_len)
         try:
             await self._stubs.sessions.RewindSession(
                 request, timeout=seconds, metadata=self._metadata
