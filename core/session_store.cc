@@ -228,7 +228,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionStore::Find(const std::string& t
   if (it == sessions_.end()) {
     return NotFound(key);
   }
-  it->second.session->Touch(clock_.Now());
+  it->second.session->TouchUnlessMoved(clock_.Now());
   return it->second.session;
 }
 
@@ -237,7 +237,9 @@ absl::StatusOr<SessionInfo> SessionStore::Get(const std::string& tenant, const s
   if (!session.ok()) {
     return session.status();
   }
-  return (*session)->Info(clock_.Now(), clock_.WallNs());
+  const MonotonicNs now = clock_.Now();
+  (*session)->Touch(now);
+  return (*session)->Info(now, clock_.WallNs());
 }
 
 absl::StatusOr<SessionPage> SessionStore::List(const std::string& tenant, int64_t page_size,

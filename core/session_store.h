@@ -80,7 +80,7 @@ class SessionStore {
   absl::StatusOr<std::shared_ptr<Session>> Prepare(const CreateOptions& options);
   absl::StatusOr<SessionInfo> Publish(const std::shared_ptr<Session>& session);
 
-  // The session, its idle time restarted; NOT_FOUND with the reason.
+  // The session, its idle time restarted unless it has moved away; NOT_FOUND with the reason.
   absl::StatusOr<std::shared_ptr<Session>> Find(const std::string& tenant, const std::string& id);
   absl::StatusOr<SessionInfo> Get(const std::string& tenant, const std::string& id);
   // Up to `page_size` sessions of the tenant after the token; does not restart idle times.

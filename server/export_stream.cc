@@ -111,7 +111,7 @@ void ExportStream::OnWriteDone(bool ok) {
   if (!ok || cancelled_->load()) {
     End(MakeError(Reason::kStepCancelled, "the export was cancelled"));
   } else if (all_sent_) {
-    snapshot_->SetSent();
+    sent_move_ = snapshot_->SetSent();
     End(absl::OkStatus());
   } else if (sent_bytes_ < snapshot_->bytes()) {
     SendNext();
@@ -121,8 +121,11 @@ void ExportStream::OnWriteDone(bool ok) {
 }
 
 void ExportStream::End(const absl::Status& status) {
-  snapshot_.reset();  // before the client learns of the end: the session takes steps again
+  // Before the client learns of the end: the session takes steps again, or its move can be closed
+  // or begun anew.
+  snapshot_.reset();
   span_.Ended(status);
+  lease_.Wait();
   Finish(ToGrpcStatus(status));
 }
 
@@ -133,6 +136,13 @@ void ExportStream::OnCancel() {
   }
 }
 
-void ExportStream::OnDone() { delete this; }
+void ExportStream::OnDone() {
+  // Whether gRPC wrote the status, after all else, to the connection. What breaks behind that
+  // nobody tells a server; the client then cancels the move.
+  if (context_->IsCancelled()) {
+    sent_move_.TakeBack(service_.clock.Now());
+  }
+  delete this;
+}
 
 }  // namespace attnd::server
