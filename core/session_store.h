@@ -145,9 +145,15 @@ class SessionStore {
   // 50,000 for each page took 10 ms, with every call waiting. Whoever was used since is passed
   // over; whoever is not listed was used after them all.
   std::vector<std::pair<MonotonicNs, Key>> idle_;
-  // The reasons of the most recent ends.
-  std::map<Key, SessionEnd> ends_;
-  std::deque<Key> end_order_;
+  // The reasons of the most recent ends, numbered: an id that is used again has its entry of old in
+  // the order still.
+  struct RecentEnd {
+    SessionEnd end;
+    int64_t number;
+  };
+  std::map<Key, RecentEnd> ends_;
+  std::deque<std::pair<Key, int64_t>> end_order_;
+  int64_t end_number_ = 0;
   int64_t created_ = 0, closed_ = 0, expired_ = 0, evicted_ = 0;
 };
 

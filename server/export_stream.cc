@@ -48,9 +48,12 @@ absl::Status ExportStream::Start(const v1::ExportSessionRequest& request) {
   }
   (*step)->done = [this](std::unique_ptr<Step> done) {
     span_.Ran(*done);
-    const absl::Status outcome = done->Outcome();
-    done.reset();
-    outcome.ok() ? SendHeader() : End(outcome);
+    const absl::Status outcome = Guarded([&] {
+      absl::Status status = done->Outcome();
+      done.reset();
+      return status.ok() ? MakeHeader() : status;
+    });
+    outcome.ok() ? Send() : End(outcome);
   };
   return Submit(service_, *std::move(step));
 }
@@ -70,12 +73,12 @@ absl::Status ExportStream::Take(const std::shared_ptr<Session>& session, bool mo
   return absl::OkStatus();
 }
 
-void ExportStream::SendHeader() {
+absl::Status ExportStream::MakeHeader() {
   const v1::SessionHeader header =
       WriteHeader(service_.model, snapshot_->state(), snapshot_->bytes());
   digest_.Add(header.SerializeAsString());
   *response_.mutable_chunk()->mutable_header() = header;
-  Send();
+  return absl::OkStatus();
 }
 
 void ExportStream::SendNext() {

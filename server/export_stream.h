@@ -30,7 +30,7 @@ class ExportStream final : public grpc::ServerWriteReactor<v1::ExportSessionResp
  private:
   absl::Status Start(const v1::ExportSessionRequest& request);
   absl::Status Take(const std::shared_ptr<Session>& session, bool move);
-  void SendHeader();
+  absl::Status MakeHeader();
   // Reads the next chunk on the engine's thread; it is sent from there.
   void SendNext();
   void SendDigest();
