@@ -220,7 +220,9 @@ void Scheduler::FinishPart(const WorkItem& item) {
 void Scheduler::Finish(ActiveStep* active) {
   Step& step = *active->step;
   if (step.kind == StepKind::kDecode && step.output.empty()) {
-    step.output.resize(step.hidden.size());  // no part has begun
+    // No part has begun. In the memory of the rows: no more of it may be wanting here.
+    step.output = std::move(step.hidden);
+    std::fill(step.output.begin(), step.output.end(), 0.0F);
   }
   finished_.push_back(std::move(active->step));
 }

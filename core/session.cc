@@ -78,7 +78,7 @@ absl::Status Session::Open() const {
   return moving_ ? MovingError(spec_.id) : absl::OkStatus();
 }
 
-absl::Status Session::BeginMove() {
+absl::StatusOr<int64_t> Session::BeginMove() {
   std::lock_guard lock(mutex_);
   if (ended_) {
     return SessionEndError(spec_.id, end_);
@@ -88,13 +88,23 @@ absl::Status Session::BeginMove() {
   }
   moving_ = true;
   move_streaming_ = true;
-  return absl::OkStatus();
+  return ++moves_;
 }
 
 void Session::EndMove(bool sent) {
   std::lock_guard lock(mutex_);
   move_streaming_ = false;
   moving_ = sent;
+  moved_.store(sent, std::memory_order_relaxed);
+}
+
+void Session::TakeMoveBack(int64_t move, MonotonicNs now) {
+  std::lock_guard lock(mutex_);
+  if (move == moves_ && !move_streaming_ && moving_) {
+    moving_ = false;
+    moved_.store(false, std::memory_order_relaxed);
+    Touch(now);
+  }
 }
 
 absl::StatusOr<std::vector<LayerCache>> Session::Caches() const {

@@ -68,10 +68,17 @@ class Session {
 
   // Restarts the idle time.
   void Touch(MonotonicNs now) { last_use_.store(now, std::memory_order_relaxed); }
+  // Likewise for a call that may be refused: of a session that has moved away nothing but the TTL
+  // may be left to end it, and its client keeps asking.
+  void TouchUnlessMoved(MonotonicNs now) {
+    if (!moved_.load(std::memory_order_relaxed)) {
+      Touch(now);
+    }
+  }
   // A queued or running step holds the session: while held it is not idle.
   void Hold() { holds_.fetch_add(1, std::memory_order_relaxed); }
   void Unhold(MonotonicNs now) {
-    Touch(now);
+    TouchUnlessMoved(now);
     holds_.fetch_sub(1, std::memory_order_release);  // whoever finds it let go sees the use
   }
   bool held() const { return holds_.load(std::memory_order_acquire) > 0; }
@@ -83,11 +90,15 @@ class Session {
   // OK while it is there and takes steps; SESSION_MOVING.
   absl::Status Open() const;
 
-  // From now on steps wait outside. SESSION_MOVING while an earlier move is under way.
-  absl::Status BeginMove();
+  // From now on steps wait outside. The number of the move; SESSION_MOVING while an earlier one is
+  // under way.
+  absl::StatusOr<int64_t> BeginMove();
   // The move's stream has ended: all of it was sent, and whoever has it closes the session; or it
   // failed, and the session takes steps again.
   void EndMove(bool sent);
+  // What was sent of the move did not arrive: the session takes steps again, unless a later move
+  // has begun.
+  void TakeMoveBack(int64_t move, MonotonicNs now);
 
   // The layer's cache, sharing its pages.
   LayerCache Cache(int64_t layer) const;
@@ -122,12 +133,14 @@ class Session {
   const int64_t create_wall_ns_;
   std::atomic<MonotonicNs> last_use_;
   std::atomic<int64_t> holds_{0};
-  Account account_;  // guarded by the pool
+  std::atomic<bool> moved_{false};  // a move was sent, and not taken back
+  Account account_;                 // guarded by the pool
 
   mutable std::mutex mutex_;  // before the pool's
   std::vector<LayerCache> caches_;
   bool ended_ = false;
   SessionEnd end_ = SessionEnd::kClosed;
+  int64_t moves_ = 0;            // begun so far
   bool moving_ = false;          // steps wait outside
   bool move_streaming_ = false;  // a move's stream is open
 };

@@ -55,6 +55,16 @@ absl::Status BadArgument(const std::string& field, int64_t value, const std::str
                    field + " is " + std::to_string(value) + "; expected " + expected);
 }
 
+// It travels as metadata, which takes nothing else: a session with another could not be moved.
+absl::Status CheckAffinityKey(const std::string& key) {
+  const auto bad = std::find_if(key.begin(), key.end(), [](char c) { return c < ' ' || c > '~'; });
+  if (bad == key.end()) {
+    return absl::OkStatus();
+  }
+  return BadArgument("affinity_key: byte " + std::to_string(bad - key.begin()),
+                     static_cast<unsigned char>(*bad), "printable ASCII, 32 to 126");
+}
+
 }  // namespace
 
 absl::Status CheckSessionId(const std::string& id) {
@@ -100,7 +110,7 @@ absl::Status SessionStore::CheckOptions(const CreateOptions& options) const {
                      "affinity_key has " + std::to_string(options.affinity_key.size()) +
                          " bytes; expected at most " + std::to_string(kMaxAffinityKey));
   }
-  return absl::OkStatus();
+  return CheckAffinityKey(options.affinity_key);
 }
 
 absl::Status SessionStore::CheckRoomFor(const Key& key) const {
@@ -212,7 +222,7 @@ absl::StatusOr<SessionInfo> SessionStore::Fork(const Session& parent, const Fork
 
 absl::Status SessionStore::NotFound(const Key& key) const {
   if (const auto end = ends_.find(key); end != ends_.end()) {
-    return SessionEndError(key.second, end->second);
+    return SessionEndError(key.second, end->second.end);
   }
   return MakeError(Reason::kSessionUnknown, "session '" + key.second + "' is not known here");
 }
@@ -228,7 +238,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionStore::Find(const std::string& t
   if (it == sessions_.end()) {
     return NotFound(key);
   }
-  it->second.session->Touch(clock_.Now());
+  it->second.session->TouchUnlessMoved(clock_.Now());
   return it->second.session;
 }
 
@@ -237,7 +247,9 @@ absl::StatusOr<SessionInfo> SessionStore::Get(const std::string& tenant, const s
   if (!session.ok()) {
     return session.status();
   }
-  return (*session)->Info(clock_.Now(), clock_.WallNs());
+  const MonotonicNs now = clock_.Now();
+  (*session)->Touch(now);
+  return (*session)->Info(now, clock_.WallNs());
 }
 
 absl::StatusOr<SessionPage> SessionStore::List(const std::string& tenant, int64_t page_size,
@@ -269,11 +281,13 @@ absl::StatusOr<SessionPage> SessionStore::List(const std::string& tenant, int64_
 }
 
 void SessionStore::Remember(const Key& key, SessionEnd end) {
-  if (ends_.insert_or_assign(key, end).second) {
-    end_order_.push_back(key);
-  }
+  ends_.insert_or_assign(key, RecentEnd{end, ++end_number_});
+  end_order_.emplace_back(key, end_number_);
   while (end_order_.size() > kMaxRememberedEnds) {
-    ends_.erase(end_order_.front());
+    const auto& [oldest, number] = end_order_.front();
+    if (const auto it = ends_.find(oldest); it != ends_.end() && it->second.number == number) {
+      ends_.erase(it);
+    }
     end_order_.pop_front();
   }
   CountEnd(end);

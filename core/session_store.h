@@ -80,7 +80,7 @@ class SessionStore {
   absl::StatusOr<std::shared_ptr<Session>> Prepare(const CreateOptions& options);
   absl::StatusOr<SessionInfo> Publish(const std::shared_ptr<Session>& session);
 
-  // The session, its idle time restarted; NOT_FOUND with the reason.
+  // The session, its idle time restarted unless it has moved away; NOT_FOUND with the reason.
   absl::StatusOr<std::shared_ptr<Session>> Find(const std::string& tenant, const std::string& id);
   absl::StatusOr<SessionInfo> Get(const std::string& tenant, const std::string& id);
   // Up to `page_size` sessions of the tenant after the token; does not restart idle times.
@@ -145,9 +145,15 @@ class SessionStore {
   // 50,000 for each page took 10 ms, with every call waiting. Whoever was used since is passed
   // over; whoever is not listed was used after them all.
   std::vector<std::pair<MonotonicNs, Key>> idle_;
-  // The reasons of the most recent ends.
-  std::map<Key, SessionEnd> ends_;
-  std::deque<Key> end_order_;
+  // The reasons of the most recent ends, numbered: an id that is used again has its entry of old in
+  // the order still.
+  struct RecentEnd {
+    SessionEnd end;
+    int64_t number;
+  };
+  std::map<Key, RecentEnd> ends_;
+  std::deque<std::pair<Key, int64_t>> end_order_;
+  int64_t end_number_ = 0;
   int64_t created_ = 0, closed_ = 0, expired_ = 0, evicted_ = 0;
 };
 

@@ -15,12 +15,27 @@ Snapshot::Snapshot(const SnapshotSource& source, std::shared_ptr<Session> sessio
   session_->Hold();
 }
 
+void SentMove::TakeBack(MonotonicNs now) const {
+  if (const std::shared_ptr<Session> session = session_.lock(); session != nullptr) {
+    session->TakeMoveBack(move_, now);
+  }
+}
+
 Snapshot::~Snapshot() {
   caches_.clear();
-  if (moving_) {
+  const MonotonicNs now = source_.clock.Now();
+  if (!move_ || move_number_ > 0) {
+    session_->Touch(now);  // it was not refused
+  }
+  if (move_number_ > 0) {
     session_->EndMove(sent_);
   }
-  session_->Unhold(source_.clock.Now());
+  session_->Unhold(now);
+}
+
+SentMove Snapshot::SetSent() {
+  sent_ = true;
+  return move_number_ > 0 ? SentMove(session_, move_number_) : SentMove();
 }
 
 absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Take(const SnapshotSource& source,
@@ -35,10 +50,11 @@ absl::StatusOr<std::unique_ptr<Snapshot>> Snapshot::Take(const SnapshotSource& s
 
 absl::Status Snapshot::TakePages() {
   if (move_) {
-    if (absl::Status status = session_->BeginMove(); !status.ok()) {
-      return status;
+    const absl::StatusOr<int64_t> move = session_->BeginMove();
+    if (!move.ok()) {
+      return move.status();
     }
-    moving_ = true;
+    move_number_ = *move;
   }
   absl::StatusOr<std::vector<LayerCache>> caches = session_->Caches();
   if (!caches.ok()) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,6 +28,20 @@ struct SnapshotSource {
   const Clock& clock;
 };
 
+// A move whose bytes were all sent. Keeps nothing of the session.
+class SentMove {
+ public:
+  SentMove() = default;
+  SentMove(std::weak_ptr<Session> session, int64_t move)
+      : session_(std::move(session)), move_(move) {}
+  // They did not arrive: see Session::TakeMoveBack().
+  void TakeBack(MonotonicNs now) const;
+
+ private:
+  std::weak_ptr<Session> session_;
+  int64_t move_ = 0;
+};
+
 class Snapshot {
  public:
   // Between steps of the session. With `move` the session takes no steps from now on, and pages
@@ -45,9 +60,9 @@ class Snapshot {
   // The next `max` bytes, fewer at the end, none behind it. By whoever may use the backend.
   std::string Read(int64_t max, kernels::Backend* backend);
 
-  // All was sent, and a move stays one until the session is closed. Otherwise the end of the
-  // snapshot has the session take steps again.
-  void SetSent() { sent_ = true; }
+  // All was sent, and from the end of the snapshot on a move stays one until the session is closed,
+  // or until it is taken back. Otherwise the end of the snapshot has the session take steps again.
+  SentMove SetSent();
 
  private:
   Snapshot(const SnapshotSource& source, std::shared_ptr<Session> session, bool move);
@@ -57,7 +72,7 @@ class Snapshot {
   const SnapshotSource source_;
   const std::shared_ptr<Session> session_;
   const bool move_;
-  bool moving_ = false;
+  int64_t move_number_ = 0;  // 0: none is under way
   bool sent_ = false;
   SnapshotState state_;
   int64_t bytes_ = 0;

@@ -48,9 +48,12 @@ absl::Status ExportStream::Start(const v1::ExportSessionRequest& request) {
   }
   (*step)->done = [this](std::unique_ptr<Step> done) {
     span_.Ran(*done);
-    const absl::Status outcome = done->Outcome();
-    done.reset();
-    outcome.ok() ? SendHeader() : End(outcome);
+    const absl::Status outcome = Guarded([&] {
+      absl::Status status = done->Outcome();
+      done.reset();
+      return status.ok() ? MakeHeader() : status;
+    });
+    outcome.ok() ? Send() : End(outcome);
   };
   return Submit(service_, *std::move(step));
 }
@@ -70,12 +73,12 @@ absl::Status ExportStream::Take(const std::shared_ptr<Session>& session, bool mo
   return absl::OkStatus();
 }
 
-void ExportStream::SendHeader() {
+absl::Status ExportStream::MakeHeader() {
   const v1::SessionHeader header =
       WriteHeader(service_.model, snapshot_->state(), snapshot_->bytes());
   digest_.Add(header.SerializeAsString());
   *response_.mutable_chunk()->mutable_header() = header;
-  Send();
+  return absl::OkStatus();
 }
 
 void ExportStream::SendNext() {
@@ -111,7 +114,7 @@ void ExportStream::OnWriteDone(bool ok) {
   if (!ok || cancelled_->load()) {
     End(MakeError(Reason::kStepCancelled, "the export was cancelled"));
   } else if (all_sent_) {
-    snapshot_->SetSent();
+    sent_move_ = snapshot_->SetSent();
     End(absl::OkStatus());
   } else if (sent_bytes_ < snapshot_->bytes()) {
     SendNext();
@@ -121,8 +124,11 @@ void ExportStream::OnWriteDone(bool ok) {
 }
 
 void ExportStream::End(const absl::Status& status) {
-  snapshot_.reset();  // before the client learns of the end: the session takes steps again
+  // Before the client learns of the end: the session takes steps again, or its move can be closed
+  // or begun anew.
+  snapshot_.reset();
   span_.Ended(status);
+  lease_.Wait();
   Finish(ToGrpcStatus(status));
 }
 
@@ -133,6 +139,13 @@ void ExportStream::OnCancel() {
   }
 }
 
-void ExportStream::OnDone() { delete this; }
+void ExportStream::OnDone() {
+  // Whether gRPC wrote the status, after all else, to the connection. What breaks behind that
+  // nobody tells a server; the client then cancels the move.
+  if (context_->IsCancelled()) {
+    sent_move_.TakeBack(service_.clock.Now());
+  }
+  delete this;
+}
 
 }  // namespace attnd::server

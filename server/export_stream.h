@@ -1,7 +1,9 @@
 // The reactor of ExportSession: takes a snapshot when the session's turn comes, and sends it in
 // chunks, one under way at a time, so that a slow reader costs one chunk of memory, which is
 // charged to the budget of bytes in flight. One that reads nothing for a while is cancelled, so
-// that it holds neither pages nor a session that moves.
+// that it holds neither pages nor a session that moves. A move whose status could not be sent is
+// taken back: gRPC says that a message was written when it has taken the bytes, the last 64 KiB
+// of which may still wait for the reader.
 #pragma once
 
 #include <atomic>
@@ -28,7 +30,7 @@ class ExportStream final : public grpc::ServerWriteReactor<v1::ExportSessionResp
  private:
   absl::Status Start(const v1::ExportSessionRequest& request);
   absl::Status Take(const std::shared_ptr<Session>& session, bool move);
-  void SendHeader();
+  absl::Status MakeHeader();
   // Reads the next chunk on the engine's thread; it is sent from there.
   void SendNext();
   void SendDigest();
@@ -47,6 +49,7 @@ class ExportStream final : public grpc::ServerWriteReactor<v1::ExportSessionResp
   const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   // One of the engine's thread and gRPC's is at work at a time, from here on.
   std::unique_ptr<Snapshot> snapshot_;
+  SentMove sent_move_;
   ByteCharge charge_;  // for response_ and what gRPC makes of it
   Digest digest_;
   v1::ExportSessionResponse response_;

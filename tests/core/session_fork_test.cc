@@ -225,6 +225,57 @@ TEST_P(SessionMoveTest, StepsWaitOutsideUntilTheMoveFailsOrTheSessionIsClosed) {
   EXPECT_TRUE(engine_.Run(std::move(repeat))->Outcome().ok());
 }
 
+TEST_P(SessionMoveTest, AMoveThatDidNotArriveIsTakenBackUnlessAnotherHasBegun) {
+  const std::string id = engine_.Create();
+  Fill(engine_, id, 20);
+  const auto open = [&] { return engine_.Find(id)->Open().ok(); };
+  std::unique_ptr<Snapshot> snapshot;
+  Export(engine_, id, true, &snapshot);
+  const SentMove first = snapshot->SetSent();
+  snapshot.reset();
+  EXPECT_FALSE(open());
+  first.TakeBack(engine_.clock().Now());
+  EXPECT_TRUE(open());
+  Export(engine_, id, true, &snapshot);
+  const SentMove second = snapshot->SetSent();
+  first.TakeBack(engine_.clock().Now());
+  second.TakeBack(engine_.clock().Now());  // while its stream is open: that decides
+  EXPECT_FALSE(open());
+  snapshot.reset();
+  first.TakeBack(engine_.clock().Now());
+  EXPECT_FALSE(open());
+  second.TakeBack(engine_.clock().Now());
+  EXPECT_TRUE(open());
+  ASSERT_TRUE(engine_.engine().sessions().Close("", id).ok());
+  second.TakeBack(engine_.clock().Now());
+}
+
+TEST_P(SessionMoveTest, AMovedSessionEndsByItsTtlThoughItsClientKeepsAsking) {
+  const std::string id = engine_.Create();
+  Fill(engine_, id, 20);
+  const int64_t ttl = engine_.engine().options().idle_ttl_ns;
+  std::unique_ptr<Snapshot> snapshot;
+  Export(engine_, id, true, &snapshot);
+  engine_.clock().Advance(2 * ttl);  // a stream of any length holds it
+  engine_.RunAll();
+  snapshot->SetSent();
+  snapshot.reset();
+  const auto asks = [&] {
+    return ReasonOf(engine_.Run(engine_.Decode({id}, 0, {20}, RandomRows(1, 1, kD)))->Outcome());
+  };
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(asks(), Reason::kSessionMoving);
+    EXPECT_EQ(ReasonOf(engine_.Run(engine_.Rewind(id, 3))->Outcome()), Reason::kSessionMoving);
+    engine_.clock().Advance(ttl / 3 - 1);
+  }
+  ASSERT_TRUE(engine_.engine().sessions().Get("", id).ok()) << "which is answered, and restarts it";
+  engine_.clock().Advance(ttl / 2);
+  EXPECT_EQ(asks(), Reason::kSessionMoving);
+  engine_.clock().Advance(ttl / 2);
+  engine_.RunAll();
+  EXPECT_EQ(ReasonOf(engine_.engine().sessions().Get("", id).status()), Reason::kSessionExpired);
+}
+
 TEST_P(SessionMoveTest, AReservedSessionMovesOutOfAFullCache) {
   const std::string id = engine_.Create(0, 4000);
   Fill(engine_, id, 3000);

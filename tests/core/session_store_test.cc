@@ -358,6 +358,51 @@ TEST(RecentSessionsTest, AreThoseUsedLastOfAllTenants) {
   EXPECT_EQ(store.MostRecent(10'000).size(), 600U);
 }
 
+TEST(RecentEndsTest, AnIdThatIsUsedAgainIsRememberedFromItsLastEnd) {
+  TestEngine engine(TinyConfig(8, 2), "random:7");
+  SessionStore& store = engine.engine().sessions();
+  const auto ends = [&](const std::string& id) {
+    engine.Create(0, 0, id);
+    ASSERT_TRUE(store.Close("", id).ok());
+  };
+  constexpr int kRemembered = 100'000;
+  ends("again");
+  for (int i = 0; i < kRemembered - 2; ++i) {
+    ends("other-" + std::to_string(i));
+  }
+  ends("again");
+  ends("one-more");
+  EXPECT_EQ(ReasonOf(store.Get("", "again").status()), Reason::kSessionClosed);
+  for (int i = 0; i < kRemembered - 2; ++i) {
+    ends("later-" + std::to_string(i));
+  }
+  EXPECT_EQ(ReasonOf(store.Get("", "again").status()), Reason::kSessionClosed);
+  ends("last");
+  EXPECT_EQ(ReasonOf(store.Get("", "again").status()), Reason::kSessionUnknown);
+}
+
+TEST(AffinityKeyTest, IsWhatMetadataCanCarry) {
+  TestEngine engine(TinyConfig(8, 2), "random:7");
+  SessionStore& store = engine.engine().sessions();
+  const auto create = [&](const std::string& key) {
+    CreateOptions options;
+    options.affinity_key = key;
+    return store.Create(options).status();
+  };
+  EXPECT_TRUE(create("").ok());
+  EXPECT_TRUE(create("a key ~").ok());
+  EXPECT_TRUE(create(std::string(256, 'k')).ok());
+  for (const char* key : {"a\tb", "a\nb",
+                          "a\x7f"
+                          "b",
+                          "a\xc3\xa9"}) {
+    EXPECT_EQ(ReasonOf(create(key)), Reason::kBadArgument) << key;
+  }
+  EXPECT_EQ(create("a\x01").message(),
+            "affinity_key: byte 1 is 1; expected printable ASCII, 32 to 126");
+  EXPECT_EQ(ReasonOf(create(std::string(257, 'k'))), Reason::kBadArgument);
+}
+
 TEST(RecentSessionsTest, MayEndWhileTheyAreLookedFor) {
   TestEngineOptions options;
   options.engine.max_sessions = 5000;

@@ -153,6 +153,25 @@ TEST_F(CopiesTest, ASessionIsHeldNoLongerByAMoveThatNobodyReads) {
   EXPECT_FALSE(exported.Finish().ok());
 }
 
+TEST_F(CopiesTest, AMoveWhoseLastBytesNeverLeaveIsServedAgain) {
+  const std::string session = wire_.Create();
+  wire_.Prefill(session, 0, 0, WideRows(1, 150));  // 96 KiB: gRPC takes them all
+  TcpRelay relay(server_.grpc());
+  Wire slow(relay.address(), {{"grpc.http2.bdp_probe", 0}});  // which takes 64 KiB at a time
+  ExportCall exported(slow, session, true);
+  v1::PrefillResponse response;
+  v1::PrefillRequest next = PrefillOf(session, 0, 150, WideRows(2, 1));
+  ASSERT_TRUE(WaitUntil([&] {
+    return wire_.Prefill(next, &response).text() == "UNAVAILABLE SESSION_MOVING";
+  })) << wire_.Prefill(next, &response).text();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  relay.Break();
+  EXPECT_FALSE(exported.Finish().ok());
+  v1::PrefillRequest repeat = next;
+  repeat.set_rewind(true);  // it may have been first
+  EXPECT_TRUE(WaitUntil([&] { return wire_.Prefill(repeat, &response).ok(); }));
+}
+
 // Closed, or pressed for memory, while it is read: true, and false.
 class ExportedMeanwhileTest : public CopiesTest, public testing::WithParamInterface<bool> {
  protected:
