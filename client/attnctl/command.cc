@@ -1,6 +1,7 @@
 #include "client/attnctl/command.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "client/attnctl/table.h"
 #include "client/cpp/error.h"
@@ -10,6 +11,7 @@ namespace attnd::attnctl {
 namespace {
 
 constexpr char kUsageUrl[] = "attnctl/usage";
+constexpr char kSignalUrl[] = "attnctl/signal";
 
 std::string FlagName(const Flag& flag) {
   switch (flag.kind) {
@@ -53,6 +55,10 @@ int Report(const Command& command, const absl::Status& status) {
   }
   const client::Error error = client::ErrorOf(status);
   const std::string reason = error.reason.empty() ? "" : " (" + error.reason + ")";
+  if (const auto signal = status.GetPayload(kSignalUrl); signal.has_value()) {
+    return Fail(128 + std::atoi(std::string(*signal).c_str()),
+                command.name + ": " + Printable(error.message));
+  }
   const std::string message = command.name + ": " + Printable(error.message) + reason;
   return IsUsageError(status)
              ? Fail(2, message + " (attnctl " + command.name + " --help tells more)")
@@ -79,6 +85,12 @@ std::vector<Command> AllCommands() {
 absl::Status UsageError(const std::string& message) {
   absl::Status status = absl::InvalidArgumentError(message);
   status.SetPayload(kUsageUrl, absl::Cord("1"));
+  return status;
+}
+
+absl::Status Interrupted(int signal, const std::string& message) {
+  absl::Status status = absl::CancelledError(message);
+  status.SetPayload(kSignalUrl, absl::Cord(std::to_string(signal)));
   return status;
 }
 

@@ -38,6 +38,9 @@ std::vector<Command> AllCommands();
 absl::Status UsageError(const std::string& message);
 bool IsUsageError(const absl::Status& status);
 
+// A command that a signal ended: exit code 128 + its number, as of one that the signal killed.
+absl::Status Interrupted(int signal, const std::string& message);
+
 // The whole tool's help, and a command's.
 std::string Help(const std::vector<Command>& commands);
 std::string CommandHelp(const Command& command);

@@ -1,21 +1,22 @@
 // attnctl drain: a server is emptied, its sessions go where a balancer sends their keys.
+#include <signal.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <map>
+#include <cstdlib>
+#include <deque>
 #include <mutex>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "client/attnctl/command.h"
 #include "client/attnctl/connect.h"
+#include "client/attnctl/drain_report.h"
 #include "client/attnctl/progress_bar.h"
-#include "client/attnctl/table.h"
+#include "client/attnctl/signal_watch.h"
 #include "client/attnctl/units.h"
 #include "client/cpp/drain.h"
-#include "core/text.h"
 
 namespace attnd::attnctl {
 namespace {
@@ -25,20 +26,7 @@ using Outcome = DrainedSession::Outcome;
 using Groups = std::vector<std::vector<v1::Session>>;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kFailuresShown = 20;
-
-// What became of the sessions, by id: a later try takes the place of an earlier one.
-struct Report {
-  std::string server_id;
-  std::map<std::string, DrainedSession> sessions;
-  int64_t left = 0;  // of all tenants
-  double seconds = 0;
-
-  int64_t Number(Outcome outcome) const {
-    return std::count_if(sessions.begin(), sessions.end(),
-                         [outcome](const auto& entry) { return entry.second.outcome == outcome; });
-  }
-};
+constexpr std::chrono::milliseconds kStopPoll{50};
 
 // Cache bytes of all sessions of the round, and how much of them has gone. Thread-safe.
 class RoundProgress {
@@ -50,6 +38,8 @@ class RoundProgress {
       }
     }
   }
+
+  void Say(const std::string& text) { bar_.Say(text); }
 
   // Of one thread, which moves one session after the other.
   client::Progress Part(int64_t* last) {
@@ -68,126 +58,152 @@ class RoundProgress {
   int64_t done_ = 0;
 };
 
-// One try of every session that is there.
-void MoveAll(client::Drain& drain, const Groups& groups, int64_t parallel, Report* report) {
-  RoundProgress progress(groups);
-  std::mutex mutex;
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < groups.size(); i = next++) {
-      int64_t last = 0;
-      drain.Move(groups[i], progress.Part(&last), [&](const DrainedSession& session) {
-        const std::lock_guard<std::mutex> lock(mutex);
-        report->sessions[session.session_id] = session;
-        last = 0;
-      });
-    }
+// The groups of a round that have yet to move, each with the time when its key is asked about.
+// Thread-safe.
+class Waiting {
+ public:
+  struct Item {
+    const std::vector<v1::Session>* group = nullptr;
+    Clock::time_point due;
   };
-  std::vector<std::thread> threads;
-  const size_t count = std::min(static_cast<size_t>(parallel), groups.size());
-  for (size_t i = 1; i < count; ++i) {
-    threads.emplace_back(work);
-  }
-  work();
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-}
 
-const char* Name(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kMoved:
-      return "moved";
-    case Outcome::kWasThere:
-      return "was_there";
-    case Outcome::kEnded:
-      return "ended";
-    case Outcome::kFailed:
-      return "failed";
-  }
-  return "?";
-}
-
-std::string Json(const Report& report) {
-  nlohmann::ordered_json json = {{"server_id", report.server_id},
-                                 {"seconds", report.seconds},
-                                 {"moved", report.Number(Outcome::kMoved)},
-                                 {"was_there", report.Number(Outcome::kWasThere)},
-                                 {"ended", report.Number(Outcome::kEnded)},
-                                 {"failed", report.Number(Outcome::kFailed)},
-                                 {"left", report.left},
-                                 {"sessions", nlohmann::ordered_json::array()}};
-  for (const auto& [id, session] : report.sessions) {
-    const client::Error error = client::ErrorOf(session.status);
-    json["sessions"].push_back({{"session_id", id},
-                                {"affinity_key", session.affinity_key},
-                                {"outcome", Name(session.outcome)},
-                                {"server", session.server},
-                                {"data_bytes", std::to_string(session.bytes)},
-                                {"milliseconds", session.took.count()},
-                                {"reason", error.reason},
-                                {"message", error.message}});
-  }
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-std::string Servers(const Report& report) {
-  struct Sum {
-    int64_t sessions = 0, bytes = 0, longest_ms = 0;
-    std::set<std::string> keys;
-  };
-  std::map<std::string, Sum> sums;
-  for (const auto& [id, session] : report.sessions) {
-    if (!session.server.empty()) {
-      Sum& sum = sums[session.server];
-      ++sum.sessions;
-      sum.bytes += session.bytes;
-      sum.longest_ms = std::max<int64_t>(sum.longest_ms, session.took.count());
-      sum.keys.insert(session.affinity_key);
+  explicit Waiting(const Groups& groups) {
+    for (const auto& group : groups) {
+      items_.push_back({&group, Clock::now()});
     }
   }
-  if (sums.empty()) {
-    return "";
+  void Push(Item item) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    items_.push_back(item);
   }
-  Table table({"to", "sessions", "keys", "data", "longest move"});
-  for (const auto& [server, sum] : sums) {
-    table.Row({server, Count(sum.sessions), Count(static_cast<int64_t>(sum.keys.size())),
-               Bytes(static_cast<double>(sum.bytes)),
-               Duration(1e6 * static_cast<double>(sum.longest_ms))});
+  // A null group when there is none.
+  Item Pop() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (items_.empty()) {
+      return {};
+    }
+    const Item item = items_.front();
+    items_.pop_front();
+    return item;
   }
-  return table.ToString();
+
+ private:
+  std::mutex mutex_;
+  std::deque<Item> items_;
+};
+
+// Whether the time has come before the drain was stopped.
+bool SleepUntil(const client::Drain& drain, Clock::time_point due) {
+  while (!drain.stopped() && Clock::now() < due) {
+    std::this_thread::sleep_for(std::min<Clock::duration>(due - Clock::now(), kStopPoll));
+  }
+  return !drain.stopped();
 }
 
-std::string Failures(const Report& report) {
-  List list;
-  size_t shown = 0;
-  for (const auto& [id, session] : report.sessions) {
-    if (session.outcome == Outcome::kFailed && ++shown <= kFailuresShown) {
-      const client::Error error = client::ErrorOf(session.status);
-      list.Item("stays: " + id,
-                Printable(error.message) + (error.reason.empty() ? "" : " (" + error.reason + ")"));
+// One try of every session that is there. A key that still leads here lets the others pass.
+class Round {
+ public:
+  Round(client::Drain& drain, const Groups& groups, DrainReport* report)
+      : drain_(drain), progress_(groups), waiting_(groups), report_(report) {}
+
+  void Say(const std::string& text) { progress_.Say(text); }
+
+  void Run(size_t count) {
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < count; ++i) {
+      threads.emplace_back([this] { Work(); });
+    }
+    Work();
+    for (std::thread& thread : threads) {
+      thread.join();
     }
   }
-  const std::string more =
-      shown > kFailuresShown
-          ? Count(static_cast<int64_t>(shown - kFailuresShown)) + " more stay; --json lists all\n"
-          : "";
-  return list.ToString() + more;
-}
 
-std::string Text(const Report& report) {
-  std::string text = Servers(report) + Failures(report);
-  text += Count(report.Number(Outcome::kMoved)) + " moved, " +
-          Count(report.Number(Outcome::kWasThere)) + " were there already, " +
-          Count(report.Number(Outcome::kEnded)) + " ended meanwhile, " +
-          Count(report.Number(Outcome::kFailed)) + " stay; " + Duration(1e9 * report.seconds) +
-          "\n";
-  return text;
+ private:
+  void Work() {
+    for (Waiting::Item item = waiting_.Pop(); item.group != nullptr; item = waiting_.Pop()) {
+      if (!SleepUntil(drain_, item.due)) {
+        return;
+      }
+      const auto wait = drain_.Wait(item.group->front().affinity_key());
+      if (!wait.ok()) {
+        Stay(*item.group, wait.status());
+      } else if (wait->count() > 0) {
+        waiting_.Push({item.group, Clock::now() + *wait});
+      } else {
+        int64_t last = 0;
+        drain_.Move(*item.group, progress_.Part(&last), [&](const DrainedSession& session) {
+          Note(session);
+          last = 0;
+        });
+      }
+    }
+  }
+
+  void Stay(const std::vector<v1::Session>& group, const absl::Status& status) {
+    for (const v1::Session& session : group) {
+      DrainedSession stays;
+      stays.session_id = session.session_id();
+      stays.affinity_key = session.affinity_key();
+      stays.status = status;
+      Note(stays);
+    }
+  }
+
+  void Note(const DrainedSession& session) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    report_->sessions[session.session_id] = session;
+  }
+
+  client::Drain& drain_;
+  RoundProgress progress_;
+  Waiting waiting_;
+  std::mutex mutex_;
+  DrainReport* const report_;  // guarded by mutex_
+};
+
+// Stops a drain upon Ctrl-C; a second one ends the tool at once.
+class StopOnSignal {
+ public:
+  StopOnSignal(SignalWatch& signals, client::Drain& drain)
+      : thread_([this, &signals, &drain] {
+          while (!over_) {
+            const int signal = signals.WaitMs(static_cast<int>(kStopPoll.count()));
+            if (signal != 0 && signal_ != 0) {
+              std::_Exit(128 + signal);
+            }
+            if (signal != 0) {
+              signal_ = signal;
+              drain.Stop();
+            }
+          }
+        }) {}
+  ~StopOnSignal() {
+    over_ = true;
+    thread_.join();
+  }
+  StopOnSignal(const StopOnSignal&) = delete;
+  StopOnSignal& operator=(const StopOnSignal&) = delete;
+
+  // The signal that came; 0: none.
+  int signal() const { return signal_; }
+
+ private:
+  std::atomic<bool> over_ = false;
+  std::atomic<int> signal_ = 0;
+  std::thread thread_;  // after what it uses
+};
+
+bool HasKeys(const Groups& groups) {
+  return std::any_of(groups.begin(), groups.end(), [](const std::vector<v1::Session>& group) {
+    return !group.front().affinity_key().empty();
+  });
 }
 
 // Tries, until nothing is left or no try is.
-absl::Status Empty(const Args& args, client::Client& source, client::Drain& drain, Report* report) {
-  for (int64_t round = 0; round < args.Int("tries"); ++round) {
+absl::Status Empty(const Args& args, client::Client& source, client::Drain& drain,
+                   DrainReport* report) {
+  for (int64_t round = 0; round < args.Int("tries") && !drain.stopped(); ++round) {
     const absl::StatusOr<Groups> left = drain.Left();
     if (!left.ok()) {
       return left.status();
@@ -195,10 +211,14 @@ absl::Status Empty(const Args& args, client::Client& source, client::Drain& drai
     if (left->empty()) {
       break;
     }
-    if (round > 0) {  // those that came, and those that failed
-      std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (round > 0 && !SleepUntil(drain, Clock::now() + std::chrono::seconds(1))) {
+      break;  // else: those that came, and those that failed
     }
-    MoveAll(drain, *left, args.Int("parallel"), report);
+    Round moves(drain, *left, report);
+    if (round == 0 && HasKeys(*left)) {
+      moves.Say("waiting until " + args.Text("via") + " sends its keys elsewhere ...");
+    }
+    moves.Run(std::min(static_cast<size_t>(args.Int("parallel")), left->size()));
   }
   const absl::StatusOr<v1::Stats> stats = source.Stats();
   if (!stats.ok()) {
@@ -208,39 +228,62 @@ absl::Status Empty(const Args& args, client::Client& source, client::Drain& drai
   return absl::OkStatus();
 }
 
+std::string AreLeft(const Args& args, const DrainReport& report) {
+  return Count(report.left) + (report.left == 1 ? " session is at " : " sessions are at ") +
+         args.words()[0] + " yet";
+}
+
+absl::Status Begin(client::Drain& drain) {
+  const absl::Status status = drain.Begin();
+  if (status.code() == absl::StatusCode::kFailedPrecondition &&
+      client::ErrorOf(status).reason.empty()) {
+    return absl::FailedPreconditionError(std::string(status.message()) +
+                                         " (--force drains it all the same)");
+  }
+  return status;
+}
+
 absl::Status Run(const Args& args) {
   if (args.words().size() != 1 || !args.Has("via")) {
     return UsageError("expected 'TARGET --via BALANCER'");
   }
+  SignalWatch signals({SIGINT, SIGTERM});
   const auto source = ConnectTo(args, args.words()[0]);
   if (!source.ok()) {
     return source.status();
   }
+  const auto balancer = ConnectTo(args, args.Text("via"));
+  if (!balancer.ok()) {
+    return balancer.status();
+  }
   client::DrainOptions options;
   options.route_wait = std::chrono::seconds(args.Int("route_wait_s"));
   options.settle = std::chrono::milliseconds(args.Int("settle_ms"));
-  client::Drain drain(
-      **source, [&args](const std::string& key) { return ConnectTo(args, args.Text("via"), key); },
-      options);
+  options.force = args.Switch("force");
+  client::Drain drain(**source, **balancer, options);
+  const StopOnSignal stop(signals, drain);
   const auto start = Clock::now();
-  if (absl::Status status = drain.Begin(); !status.ok()) {
-    return status;
+  if (absl::Status status = Begin(drain); !status.ok()) {
+    return stop.signal() != 0 ? Interrupted(stop.signal(), "interrupted") : status;
   }
-  Report report;
+  DrainReport report;
   report.server_id = drain.server_id();
   if (absl::Status status = Empty(args, **source, drain, &report); !status.ok()) {
     return status;
   }
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   std::fputs((args.Switch("json") ? Json(report) : Text(report)).c_str(), stdout);
+  if (stop.signal() != 0) {
+    return Interrupted(stop.signal(), "interrupted: " + Count(report.Number(Outcome::kMoved)) +
+                                          " moved, " + AreLeft(args, report) +
+                                          "; the drain can be run again");
+  }
   const int64_t failed = report.Number(Outcome::kFailed);
   if (failed == 0 && report.left == 0) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
-      Count(report.left) + (report.left == 1 ? " session is at " : " sessions are at ") +
-      args.words()[0] + " yet" +
-      (report.left > failed ? ", some of other tenants or new ones" : "") +
+      AreLeft(args, report) + (report.left > failed ? ", some of other tenants or new ones" : "") +
       "; the drain can be run again");
 }
 
@@ -254,21 +297,27 @@ Command DrainCommand() {
       {"route_wait_s", Flag::Kind::kInt, "30",
        "how long the balancer may take to send a key elsewhere", 0, 3600},
       {"settle_ms", Flag::Kind::kInt, "1000",
-       "pause before the first move, for calls that are on their way to TARGET", 0, 600'000},
+       "pause before a key's sessions move, for calls that are on their way to TARGET", 0, 600'000},
+      {"force", Flag::Kind::kSwitch, "",
+       "drain though no other server answers through --via: TARGET is not ready, its sessions "
+       "stay"},
   });
   std::erase_if(flags, [](const Flag& flag) { return flag.name == "target"; });
   return {
       "drain",
       "Empties a server: its sessions move elsewhere while their clients go on.",
       "TARGET --via BALANCER",
-      "TARGET, the server itself, reports itself not ready from now on (and is so until it is\n"
-      "started anew) but serves on. Once the balancer sends a session's affinity key elsewhere,\n"
+      "Another server must answer through BALANCER, or nothing is changed (see --force). Then\n"
+      "TARGET, the server itself, reports itself not ready (and is so until it is started anew)\n"
+      "but serves on. Once the balancer sends a session's affinity key elsewhere,\n"
       "the session is exported, imported through the balancer under its key, and closed at\n"
       "TARGET. Its calls meanwhile wait: the client libraries repeat them, for 30 s.\n\n"
       "A row is a server that took sessions; below stand those that stay, and why: they are\n"
-      "served at TARGET as before. It can be interrupted and run again, which moves what is left.\n"
+      "served at TARGET as before. It can be interrupted (Ctrl-C; what is on its way then stays)\n"
+      "and run again, which moves what is left.\n"
       "With tokens, a tenant's sessions are moved, those of others stay.\n\n"
-      "Exit code 0: no session is left, TARGET may be stopped. 1: some are left.\n\n"
+      "Exit code 0: no session is left, TARGET may be stopped. 1: some are left,\n"
+      "or nothing was changed. 130: interrupted.\n\n"
       "Example\n"
       "  attnctl drain 10.0.0.7:8470 --via balancer:8470\n",
       flags,

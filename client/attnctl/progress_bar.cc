@@ -32,8 +32,7 @@ std::string ProgressLine(const std::string& what, int64_t done_bytes, int64_t to
 ProgressBar::ProgressBar(std::string what)
     : what_(std::move(what)),
       visible_(isatty(STDERR_FILENO) == 1),
-      start_(std::chrono::steady_clock::now()),
-      next_(start_) {}
+      next_(std::chrono::steady_clock::now()) {}
 
 ProgressBar::~ProgressBar() {
   if (visible_) {
@@ -41,13 +40,22 @@ ProgressBar::~ProgressBar() {
   }
 }
 
+void ProgressBar::Say(const std::string& text) {
+  if (visible_) {
+    std::fprintf(stderr, "\r\033[K%s: %s", what_.c_str(), text.c_str());
+  } else {
+    std::fprintf(stderr, "attnctl: %s: %s\n", what_.c_str(), text.c_str());
+  }
+}
+
 void ProgressBar::Show(int64_t done_bytes, int64_t total_bytes) {
   const auto now = std::chrono::steady_clock::now();
+  start_ = start_.value_or(now);
   if (!visible_ || (now < next_ && done_bytes < total_bytes)) {
     return;
   }
   next_ = now + kInterval;
-  const double seconds = std::chrono::duration<double>(now - start_).count();
+  const double seconds = std::chrono::duration<double>(now - *start_).count();
   std::fprintf(stderr, "\r\033[K%s", ProgressLine(what_, done_bytes, total_bytes, seconds).c_str());
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace attnd::attnctl {
@@ -18,12 +19,14 @@ class ProgressBar {
   // Wipes the line, so that a message has it to itself.
   ~ProgressBar();
 
+  // What is waited for, in the bar's place; a line of its own where stderr is no terminal.
+  void Say(const std::string& text);
   void Show(int64_t done_bytes, int64_t total_bytes);
 
  private:
   const std::string what_;
   const bool visible_;
-  const std::chrono::steady_clock::time_point start_;
+  std::optional<std::chrono::steady_clock::time_point> start_;  // of the transfer: the first Show
   std::chrono::steady_clock::time_point next_;
 };
 

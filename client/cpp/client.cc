@@ -1,6 +1,8 @@
 #include "client/cpp/client.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "client/cpp/channel.h"
 #include "client/cpp/connection.h"
@@ -79,6 +81,16 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::string& targe
   }
   return std::unique_ptr<Client>(
       new Client(std::make_shared<Connection>(target, *std::move(channel), filled)));
+}
+
+absl::StatusOr<std::unique_ptr<Client>> Client::WithKey(const std::string& key) const {
+  ClientOptions keyed = connection_->options;
+  keyed.session_key = key;
+  if (absl::Status status = CheckOptions(keyed); !status.ok()) {
+    return status;
+  }
+  return std::unique_ptr<Client>(
+      new Client(std::make_shared<Connection>(connection_->target, connection_->channel, keyed)));
 }
 
 const ClientOptions& Client::options() const { return connection_->options; }
@@ -169,8 +181,23 @@ absl::StatusOr<std::unique_ptr<Session>> Client::AttachSession(const std::string
   return session;
 }
 
+absl::StatusOr<FoundSession> Client::FindSession(const std::string& session_id) {
+  v1::GetSessionRequest request;
+  request.set_session_id(session_id);
+  FoundSession found;
+  CallOutcome call = CallWithRetry(*connection_, [&](grpc::ClientContext* context, bool) {
+    return connection_->sessions->GetSession(context, request, &found.session);
+  });
+  if (!call.status.ok()) {
+    return call.status;
+  }
+  found.server = std::move(call.server);
+  return found;
+}
+
 absl::StatusOr<std::vector<v1::Session>> Client::ListSessions() {
   std::vector<v1::Session> sessions;
+  std::set<std::string> tokens;  // had before
   v1::ListSessionsRequest request;
   request.set_page_size(kListPage);
   do {
@@ -180,6 +207,12 @@ absl::StatusOr<std::vector<v1::Session>> Client::ListSessions() {
     });
     if (!call.status.ok()) {
       return call.status;
+    }
+    const std::string& next = page.next_page_token();
+    if (!next.empty() &&
+        (page.sessions().empty() || next == request.page_token() || !tokens.insert(next).second)) {
+      return absl::InternalError("ListSessions: the server repeats itself: page_token " +
+                                 request.page_token() + " leads to " + next);
     }
     sessions.insert(sessions.end(), page.sessions().begin(), page.sessions().end());
     request.set_page_token(page.next_page_token());

@@ -55,6 +55,12 @@ struct DecodeResult {
   bool all_ok() const;
 };
 
+// A session, and the server that told of it.
+struct FoundSession {
+  v1::Session session;
+  std::string server;  // attnd-server of the answer; empty: unknown
+};
+
 enum class Health { kServing, kNotServing, kUnknownService };
 
 class Client {
@@ -70,6 +76,8 @@ class Client {
   absl::StatusOr<std::unique_ptr<Session>> CreateSession(const CreateOptions& create);
   // A session that exists already, at the lengths that the server reports.
   absl::StatusOr<std::unique_ptr<Session>> AttachSession(const std::string& session_id);
+  // The session as it is held, and where.
+  absl::StatusOr<FoundSession> FindSession(const std::string& session_id);
   // A session that continues from a copy of this one, independently of it. Takes next to no
   // memory until they differ: pages are shared, and copied on write.
   absl::StatusOr<std::unique_ptr<Session>> ForkSession(const std::string& session_id,
@@ -106,6 +114,8 @@ class Client {
   // Takes the server out of service without stopping it; the number of sessions still there.
   absl::StatusOr<int64_t> Drain();
 
+  // Another client on the same connection, whose calls carry this affinity key.
+  absl::StatusOr<std::unique_ptr<Client>> WithKey(const std::string& key) const;
   const ClientOptions& options() const;
   // For StepStream.
   const std::shared_ptr<Connection>& connection() const { return connection_; }

@@ -1,4 +1,5 @@
 // Client::Decode: one layer, rows of many sessions, many outcomes.
+#include <optional>
 #include <thread>
 
 #include "client/cpp/client.h"
@@ -25,7 +26,8 @@ absl::Status CheckItems(std::span<const DecodeItem> items) {
   return absl::OkStatus();
 }
 
-// The items of a Decode that did not run, since their sessions are moving, and their rows.
+// The items of a Decode that did not run and are to be sent again, since their sessions are moving
+// or are longer than expected; and their rows.
 struct Waiting {
   std::vector<size_t> indices;
   std::vector<DecodeItem> items;
@@ -44,10 +46,11 @@ void ForEachItem(std::span<const DecodeItem> items, int64_t d_model, const Visit
 }
 
 Waiting WaitingOf(std::span<const DecodeItem> items, std::span<const float> hidden, int64_t d_model,
-                  const DecodeResult& result, const std::function<bool(const Error&)>& waits) {
+                  const DecodeResult& result,
+                  const std::function<bool(const DecodeItem&, const absl::Status&)>& waits) {
   Waiting waiting;
   ForEachItem(items, d_model, [&](size_t i, size_t begin, size_t values) {
-    if (!result.statuses[i].ok() && waits(ErrorOf(result.statuses[i]))) {
+    if (!result.statuses[i].ok() && waits(items[i], result.statuses[i])) {
       waiting.indices.push_back(i);
       waiting.items.push_back(items[i]);
       waiting.rows.insert(waiting.rows.end(), hidden.begin() + static_cast<int64_t>(begin),
@@ -100,19 +103,29 @@ absl::StatusOr<DecodeResult> Client::Decode(int64_t layer, std::span<const Decod
   const RetryOptions& retry = connection_->options.retry;
   Backoff backoff(retry);
   absl::StatusOr<DecodeResult> result = DecodeOnce(layer, items, hidden);
+  int aims = Session::kAims;
   while (result.ok()) {
-    FailedTry failed;
-    const Waiting waiting =
-        WaitingOf(items, hidden, items[0].session->d_model_, *result, [&](const Error& error) {
-          const FailedTry one = FailedSince(*connection_, error, start);
-          const bool waits = WaitsForMove(one, retry);
-          failed = waits ? one : failed;
-          return waits;
-        });
+    std::optional<FailedTry> failed;  // by a move
+    bool aimed = false;
+    const Waiting waiting = WaitingOf(items, hidden, items[0].session->d_model_, *result,
+                                      [&](const DecodeItem& item, const absl::Status& status) {
+                                        if (aims > 0 && item.session->FindLength(layer, status)) {
+                                          return aimed = true;
+                                        }
+                                        const FailedTry one =
+                                            FailedSince(*connection_, ErrorOf(status), start);
+                                        const bool waits = WaitsForMove(one, retry);
+                                        failed = waits ? one : failed;
+                                        return waits;
+                                      });
+    aims -= aimed ? 1 : 0;
     if (waiting.items.empty()) {
       break;
     }
-    std::this_thread::sleep_for(backoff.PauseAfter(failed, Random64()).value_or(retry.max_backoff));
+    if (failed.has_value()) {
+      std::this_thread::sleep_for(
+          backoff.PauseAfter(*failed, Random64()).value_or(retry.max_backoff));
+    }
     Merge(items, items[0].session->d_model_, waiting,
           DecodeOnce(layer, waiting.items, waiting.rows), &*result);
   }

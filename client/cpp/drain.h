@@ -2,10 +2,12 @@
 // on.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
-#include <memory>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,8 @@ struct DrainOptions {
   // After it has stopped: for calls that were on their way. One that came after its session was
   // closed there would fail.
   std::chrono::milliseconds settle{1'000};
+  // Also when no other server answers through the balancer: the sessions stay, then.
+  bool force = false;
 };
 
 // What became of one session.
@@ -42,13 +46,12 @@ struct DrainedSession {
 // Thread-safe, but for Begin.
 class Drain {
  public:
-  // A client of the balancer whose calls carry this key.
-  using Via = std::function<absl::StatusOr<std::unique_ptr<Client>>(const std::string& key)>;
-
   // `source`: the server itself, not the balancer.
-  Drain(Client& source, Via via, const DrainOptions& options = {});
+  Drain(Client& source, Client& balancer, const DrainOptions& options = {});
 
-  // Tells the server to report itself not ready; it serves on.
+  // Tells the server to report itself not ready; it serves on. That cannot be taken back, so before
+  // it another server must answer through the balancer: FAILED_PRECONDITION, and nothing has
+  // changed.
   absl::Status Begin();
   const std::string& server_id() const { return server_id_; }
 
@@ -56,23 +59,38 @@ class Drain {
   // clients wait for them.
   absl::StatusOr<std::vector<std::vector<v1::Session>>> Left();
 
-  // Moves a group. `told` hears of each session, and before that of its parts.
+  // How long the sessions of a key have to wait yet, before this is asked again; 0: they may move.
+  // An error when the balancer sends it nowhere, or here for longer than route_wait.
+  absl::StatusOr<std::chrono::milliseconds> Wait(const std::string& key);
+
+  // Moves a group whose key may move. `told` hears of each session, and before that of its parts.
   using Told = std::function<void(const DrainedSession& session)>;
   void Move(const std::vector<v1::Session>& group, const Progress& progress, const Told& told);
 
+  // Ends the moves that are under way; those sessions are served where they were.
+  void Stop() { stopped_ = true; }
+  bool stopped() const { return stopped_; }
+
  private:
-  // The client for a key that is sent elsewhere, and where.
-  absl::StatusOr<std::unique_ptr<Client>> Route(const std::string& key, std::string* server);
-  void Settle();
+  // What is known of a key.
+  struct Key {
+    std::chrono::steady_clock::time_point asked;  // first
+    std::optional<std::chrono::steady_clock::time_point> left;
+  };
+
+  absl::Status FindAnother();
   DrainedSession MoveOne(const v1::Session& session, Client& there, const Progress& progress);
-  // Whether the session of that name at its new place takes the place of this one.
-  bool IsThere(const std::string& session_id, Client& there);
+  // The server whose session of that name takes the place of this one; empty: none does.
+  std::string IsThere(const std::string& session_id, Client& there);
+  void Forget(const std::string& key);
 
   Client& source_;
-  const Via via_;
+  Client& balancer_;
   const DrainOptions options_;
   std::string server_id_;
-  std::once_flag settled_;
+  std::atomic<bool> stopped_ = false;
+  std::mutex mutex_;
+  std::map<std::string, Key> keys_;  // guarded by mutex_
 };
 
 }  // namespace attnd::client

@@ -1,6 +1,7 @@
 // Client::ExportSession and CancelMove.
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "client/cpp/channel.h"
 #include "client/cpp/chunk_check.h"
@@ -19,9 +20,17 @@ struct ExportRun {
   const ExportOptions& options;
   const ChunkSink& sink;
   ChunkCheck check;
-  bool begun = false;    // the sink has had a part: not to be repeated
+  bool begun = false;    // a part has come: not to be repeated
   absl::Status refused;  // by the check or the sink
 };
+
+// Appends to an export's error that its session may still be closed for steps.
+absl::Status StillMoving(const absl::Status& failed, const absl::Status& open) {
+  Error error = ErrorOf(failed);
+  error.message += "; and whether the session takes steps again is not known: ";
+  error.message += std::string(open.message());
+  return ToStatus(error);
+}
 
 // Passes what comes to the sink, until the stream ends or something is wrong.
 absl::Status Receive(Reader& reader, SilenceGuard& guard, ExportRun* run) {
@@ -62,7 +71,7 @@ absl::Status Client::ExportSession(const std::string& session_id, const ExportOp
   request.set_move(options.move);
   ExportRun run{options, sink, {}, false, absl::OkStatus()};
   absl::Status ended;  // the stream's status, once it had begun
-  const CallOutcome call = CallWithRetry(*connection_, [&](grpc::ClientContext* context, bool) {
+  CallOutcome call = CallWithRetry(*connection_, [&](grpc::ClientContext* context, bool) {
     SilenceGuard guard(context, connection_->options.deadline);
     const auto reader = connection_->sessions->ExportSession(context, request);
     run.refused = Receive(*reader, guard, &run);
@@ -77,20 +86,23 @@ absl::Status Client::ExportSession(const std::string& session_id, const ExportOp
   if (run.refused.ok() && ended.ok()) {
     run.refused = run.check.Finish();
   }
-  if (run.refused.ok()) {
-    return ended.ok() ? call.status : ended;
+  if (options.server != nullptr) {
+    *options.server = std::move(call.server);
   }
-  // The server may have sent all before the cancel, and then waits for the move's end.
-  if (options.move) {
-    if (absl::Status open = CancelMove(session_id); !open.ok()) {
-      return ToStatus({run.refused.code(), ErrorOf(run.refused).reason,
-                       std::string(run.refused.message()) +
-                           "; and whether the session takes steps again is not known: " +
-                           std::string(open.message()),
-                       std::nullopt});
+  absl::Status failed = run.refused;
+  if (failed.ok()) {
+    failed = ended.ok() ? call.status : ended;
+  }
+  // Once a move may have begun the server may wait for its end: it had sent all before a cancel, or
+  // the stream broke. A refusal before any part began none, but another's may be under way.
+  const bool may_have_begun = run.begun || call.uncertain;
+  if (!failed.ok() && options.move && may_have_begun) {
+    const absl::Status open = CancelMove(session_id);
+    if (!open.ok() && open.code() != absl::StatusCode::kNotFound) {
+      return StillMoving(failed, open);
     }
   }
-  return run.refused;
+  return failed;
 }
 
 // A move whose stream has ended is begun again and cancelled. On the usual channel a small session

@@ -56,7 +56,7 @@ int64_t History::NextStop(int64_t layer, int64_t begin) const {
 }
 
 void History::LetGo() {
-  layers_.assign(layers_.size(), Layer());
+  layers_ = std::vector<Layer>(layers_.size());  // assign() would keep the memory of each
   bytes_ = 0;
   complete_ = false;
 }

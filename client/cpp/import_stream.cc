@@ -28,7 +28,8 @@ ImportStream::~ImportStream() {
 
 absl::Status ImportStream::Open(const v1::SessionHeader& header) {
   if (!IsPrintable(header.affinity_key())) {
-    return ToStatus({absl::StatusCode::kDataLoss, "BAD_DIGEST",
+    // Metadata holds nothing else: no client that may send it could find the session.
+    return ToStatus({absl::StatusCode::kInvalidArgument, "BAD_ARGUMENT",
                      "header.affinity_key: expected printable ASCII", std::nullopt});
   }
   PrepareWithKey(
@@ -43,6 +44,7 @@ absl::Status ImportStream::Open(const v1::SessionHeader& header) {
 absl::Status ImportStream::End() {
   const grpc::Status status = guard_->Watch([this] { return writer_->Finish(); });
   writer_.reset();
+  server_ = ServerOf(context_);
   return guard_->Explain(FromGrpc(status, context_));
 }
 

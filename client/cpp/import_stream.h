@@ -25,6 +25,8 @@ class ImportStream {
   // No more parts come: the session as the server has it now. An error without a reason (error.h)
   // leaves open whether it has it.
   absl::StatusOr<v1::Session> Finish();
+  // That answered, once the call has ended (attnd-server); empty: none did.
+  const std::string& server() const { return server_; }
 
  private:
   absl::Status Open(const v1::SessionHeader& header);
@@ -36,6 +38,7 @@ class ImportStream {
   grpc::ClientContext context_;
   std::optional<SilenceGuard> guard_;
   v1::Session session_;
+  std::string server_;
   std::unique_ptr<grpc::ClientWriter<v1::ImportSessionRequest>> writer_;  // null once ended
   absl::Status status_;                                                   // the call's, if bad
 };

@@ -28,16 +28,6 @@ std::shared_ptr<Connection> Hasty(const Connection& connection) {
   return std::make_shared<Connection>(connection.target, connection.channel, options);
 }
 
-void Join(const PrefillResult& part, PrefillResult* whole) {
-  if (whole->output.empty()) {
-    whole->output_position = part.output_position;
-  }
-  whole->output.insert(whole->output.end(), part.output.begin(), part.output.end());
-  whole->timing.queue_ns += part.timing.queue_ns;
-  whole->timing.compute_ns += part.timing.compute_ns;
-  whole->timing.batch_rows = part.timing.batch_rows;
-}
-
 }  // namespace
 
 // The time that one call has, from its first trouble on.

@@ -1,7 +1,9 @@
 #include "client/cpp/session.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "client/cpp/client.h"
 #include "client/cpp/connection.h"
 #include "client/cpp/error.h"
 #include "client/cpp/tensor.h"
@@ -22,7 +24,8 @@ v1::OutputRows ToWire(OutputRows rows) {
   return v1::OUTPUT_ROWS_UNSPECIFIED;
 }
 
-// Appends a later call's answer to an earlier one's; the rows of both are contiguous.
+}  // namespace
+
 void Join(PrefillResult part, PrefillResult* whole) {
   if (whole->output.empty()) {
     whole->output_position = part.output_position;
@@ -34,8 +37,6 @@ void Join(PrefillResult part, PrefillResult* whole) {
   whole->timing.compute_ns += part.timing.compute_ns;
   whole->timing.batch_rows = part.timing.batch_rows;
 }
-
-}  // namespace
 
 Session::Session(std::shared_ptr<Connection> connection, const v1::Session& session,
                  int64_t d_model, int64_t message_rows)
@@ -87,8 +88,25 @@ void Session::Settle(int64_t layer, int64_t rows, const absl::Status& status) {
   }
 }
 
+bool Session::FindLength(int64_t layer, const absl::Status& refused) {
+  const Layer state = layers_[static_cast<size_t>(layer)];
+  if (state.perhaps == 0 || ErrorOf(refused).reason != "POSITION_MISMATCH") {
+    return false;
+  }
+  const absl::StatusOr<FoundSession> found = Client(connection_).FindSession(id_);
+  if (!found.ok() || layer >= found->session.layer_lengths_size()) {
+    return false;
+  }
+  const int64_t length = found->session.layer_lengths(static_cast<int>(layer));
+  if (length < state.length || length == state.perhaps) {
+    return false;  // not for rows that were sent from here
+  }
+  layers_[static_cast<size_t>(layer)].perhaps = length;
+  return true;
+}
+
 absl::StatusOr<PrefillResult> Session::PrefillChunk(int64_t layer, std::span<const float> hidden,
-                                                    OutputRows output_rows) {
+                                                    OutputRows output_rows, int aims) {
   const Layer state = layers_[static_cast<size_t>(layer)];
   const int64_t rows = static_cast<int64_t>(hidden.size()) / d_model_;
   v1::PrefillRequest request;
@@ -112,6 +130,9 @@ absl::StatusOr<PrefillResult> Session::PrefillChunk(int64_t layer, std::span<con
       });
   if (call.status.ok() || call.uncertain) {
     Settle(layer, rows, call.status);
+  }
+  if (aims > 0 && FindLength(layer, call.status)) {
+    return PrefillChunk(layer, hidden, output_rows, aims - 1);
   }
   if (!call.status.ok()) {
     return call.status;

@@ -34,6 +34,9 @@ struct PrefillResult {
   Timing timing;
 };
 
+// Appends a later call's answer to an earlier one's; the rows of both are contiguous.
+void Join(PrefillResult part, PrefillResult* whole);
+
 struct PrefillOptions {
   OutputRows output_rows = OutputRows::kAll;
   // Called after each of the calls that a long input is cut into, with its own part; then a
@@ -78,6 +81,9 @@ class Session {
     int64_t perhaps = 0;
   };
 
+  // How often a step asks for its layer's length: a late call may change it once more.
+  static constexpr int kAims = 3;
+
   Session(std::shared_ptr<Connection> connection, const v1::Session& session, int64_t d_model,
           int64_t message_rows);
 
@@ -85,7 +91,10 @@ class Session {
   // Rows of one Prefill call.
   int64_t ChunkRows() const;
   absl::StatusOr<PrefillResult> PrefillChunk(int64_t layer, std::span<const float> hidden,
-                                             OutputRows output_rows);
+                                             OutputRows output_rows, int aims = kAims);
+  // After lost calls of different sizes the layer's length is none of those expected: a step is
+  // refused. Asks for it; true when the next step, with a rewind, begins right.
+  bool FindLength(int64_t layer, const absl::Status& refused);
   // Takes over what a call on `rows` rows of the layer led to.
   void Settle(int64_t layer, int64_t rows, const absl::Status& status);
   void Adopt(const v1::Session& session);

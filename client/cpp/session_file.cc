@@ -1,5 +1,6 @@
 #include "client/cpp/session_file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,6 +26,22 @@ absl::Status SystemError(const std::string& path, const std::string& what) {
 
 absl::Status Lost(const char* reason, const std::string& message) {
   return ToStatus({absl::StatusCode::kDataLoss, reason, message, std::nullopt});
+}
+
+// A name that a rename gave is there after a crash once its folder is synced.
+absl::Status SyncFolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    return absl::OkStatus();  // one that may be written to and not read
+  }
+  // Some file systems cannot sync a folder, and say EINVAL.
+  const bool synced = fsync(fd) == 0 || errno == EINVAL;
+  const absl::Status status =
+      synced ? absl::OkStatus() : SystemError(path, "is written, but its folder cannot be synced");
+  (void)close(fd);
+  return status;
 }
 
 std::string EncodeLength(size_t bytes) {
@@ -59,8 +76,14 @@ absl::StatusOr<std::unique_ptr<SessionFileWriter>> SessionFileWriter::Create(
     return SystemError(path, "cannot be written");
   }
   std::FILE* file = fdopen(fd, "wb");
+  if (file == nullptr) {
+    const absl::Status status = SystemError(path, "cannot be written");
+    (void)close(fd);
+    (void)unlink(draft.c_str());
+    return status;
+  }
   std::unique_ptr<SessionFileWriter> writer(new SessionFileWriter(path, draft, file));
-  if (file == nullptr || std::fwrite(kMagic, 1, kMagicBytes, file) != kMagicBytes) {
+  if (std::fwrite(kMagic, 1, kMagicBytes, file) != kMagicBytes) {
     return SystemError(path, "cannot be written");
   }
   return writer;
@@ -90,7 +113,7 @@ absl::Status SessionFileWriter::Commit() {
   }
   (void)std::fclose(file_);
   file_ = nullptr;
-  return absl::OkStatus();
+  return SyncFolderOf(path_);
 }
 
 absl::StatusOr<std::unique_ptr<SessionFileReader>> SessionFileReader::Open(

@@ -24,6 +24,8 @@ struct ExportOptions {
   // served again when the export fails, and after Client::CancelMove.
   bool move = false;
   Progress progress;
+  // Not null: set to the server that answered (attnd-server), or to "".
+  std::string* server = nullptr;
 };
 
 struct ImportOptions {

@@ -59,15 +59,13 @@ absl::StatusCode Code(int code) {
   return code >= 0 && code <= 16 ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown;
 }
 
-void NoteReplica(Connection& connection, const grpc::ClientContext& context) {
+}  // namespace
+
+std::string ServerOf(const grpc::ClientContext& context) {
   const auto& metadata = context.GetServerInitialMetadata();
   const auto id = metadata.find("attnd-server");
-  if (id != metadata.end()) {
-    connection.replica.Note(std::string(id->second.data(), id->second.size()));
-  }
+  return id == metadata.end() ? "" : std::string(id->second.data(), id->second.size());
 }
-
-}  // namespace
 
 FailedTry FailedSince(const Connection& connection, const Error& error,
                       std::chrono::steady_clock::time_point start) {
@@ -128,10 +126,13 @@ CallOutcome CallWithRetry(Connection& connection, const Try& call) {
     grpc::ClientContext context;
     Prepare(connection, &context);
     const grpc::Status result = call(&context, uncertain);
-    NoteReplica(connection, context);
+    const std::string server = ServerOf(context);
+    if (!server.empty()) {
+      connection.replica.Note(server);
+    }
     const absl::Status status = FromGrpc(result, context);
     if (status.ok()) {
-      return {status, false};
+      return {status, false, server};
     }
     const Error error = ErrorOf(status);
     if (IsBroken(error)) {
@@ -140,7 +141,7 @@ CallOutcome CallWithRetry(Connection& connection, const Try& call) {
     uncertain = uncertain || !error.no_effect();
     const auto pause = backoff.PauseAfter(FailedSince(connection, error, start), Random64());
     if (!pause.has_value()) {
-      return {status, uncertain};
+      return {status, uncertain, server};
     }
     std::this_thread::sleep_for(*pause);
   }

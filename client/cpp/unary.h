@@ -5,6 +5,7 @@
 #include <grpcpp/support/status.h>
 
 #include <functional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "client/cpp/backoff.h"
@@ -21,6 +22,9 @@ void PrepareWithKey(const Connection& connection, const std::string& key,
 // The status of a finished call, its reason and its retry advice.
 absl::Status FromGrpc(const grpc::Status& status, const grpc::ClientContext& context);
 
+// The server that answered, by its own word (attnd-server); empty when none did.
+std::string ServerOf(const grpc::ClientContext& context);
+
 // The status that a response carries in itself.
 absl::Status FromWire(const v1::Status& status);
 
@@ -31,6 +35,7 @@ struct CallOutcome {
   absl::Status status;
   // Some failed try may have taken effect: no answer, and no refusal by the server, came.
   bool uncertain = false;
+  std::string server = {};  // that answered the last try (attnd-server); empty: none did
 };
 
 // Makes the call until it succeeds or its error is final (backoff.h).

@@ -48,6 +48,16 @@ TEST(Connect, RefusesOptionsOutOfRange) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(List, EndsWhereTheServerRepeatsItself) {
+  FakeServer server;
+  const auto client = server.Connect();
+  *client->CreateSession({});
+  for (const auto pages : {FakeServer::Pages::kRepeat, FakeServer::Pages::kEmpty}) {
+    server.set_pages(pages);
+    EXPECT_EQ(client->ListSessions().status().code(), absl::StatusCode::kInternal);
+  }
+}
+
 TEST(Session, TracksTheLengthOfEachLayer) {
   FakeServer server;
   const auto client = server.Connect();

@@ -66,6 +66,7 @@ FakeServer::FakeServer(int64_t max_message_bytes) : max_message_bytes_(max_messa
   server_ = builder.BuildAndStart();
   Check(server_ != nullptr, "a free port exists");
   target_ = "127.0.0.1:" + std::to_string(port);
+  server_id_ = "fake-" + std::to_string(port);
 }
 
 FakeServer::~FakeServer() { server_->Shutdown(std::chrono::system_clock::now()); }
@@ -132,13 +133,29 @@ void FakeServer::set_server_id(const std::string& id) {
   server_id_ = id;
 }
 
+std::string FakeServer::server_id() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return server_id_;
+}
+
+int FakeServer::drains() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return drains_;
+}
+
 void FakeServer::BreakStreams() {
   std::lock_guard<std::mutex> lock(mutex_);
   break_streams_ = true;
 }
 
+void FakeServer::Tell(grpc::ServerContext* context) {
+  if (!server_id_.empty()) {
+    context->AddInitialMetadata("attnd-server", server_id_);
+  }
+}
+
 Failure FakeServer::TakeFailure(grpc::ServerContext* context) {
-  context->AddInitialMetadata("attnd-server", server_id_);
+  Tell(context);
   for (const auto& [key, value] : context->client_metadata()) {
     if (key == "attnd-session-key") {
       keys_.emplace_back(value.data(), value.size());
@@ -244,6 +261,7 @@ grpc::Status FakeServer::GetModel(grpc::ServerContext*, const v1::GetModelReques
 grpc::Status FakeServer::GetStats(grpc::ServerContext*, const v1::GetStatsRequest*,
                                   v1::Stats* response) {
   std::lock_guard<std::mutex> lock(mutex_);
+  response->set_server_id(server_id_);
   response->set_sessions(static_cast<int64_t>(sessions_.size()));
   return grpc::Status::OK;
 }
@@ -251,6 +269,7 @@ grpc::Status FakeServer::GetStats(grpc::ServerContext*, const v1::GetStatsReques
 grpc::Status FakeServer::Drain(grpc::ServerContext*, const v1::DrainRequest*,
                                v1::DrainResponse* response) {
   std::lock_guard<std::mutex> lock(mutex_);
+  ++drains_;
   response->set_sessions(static_cast<int64_t>(sessions_.size()));
   return grpc::Status::OK;
 }

@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -77,8 +78,14 @@ class FakeServer : public v1::AttentionService::Service,
   // Exports begun, and imports that ended before their digest.
   int exports();
   int cut_imports();
-  // The replica that answers from now on.
+  // The replica that answers from now on; empty: it does not say.
   void set_server_id(const std::string& id);
+  std::string server_id();
+  // Calls of Drain.
+  int drains();
+  // ListSessions yields the same page for ever, or an empty one.
+  enum class Pages { kEnd, kRepeat, kEmpty };
+  void set_pages(Pages pages) { pages_ = pages; }
   // Ends every stream with this status at its next message.
   void BreakStreams();
 
@@ -123,6 +130,7 @@ class FakeServer : public v1::AttentionService::Service,
   };
 
   // With the lock held.
+  void Tell(grpc::ServerContext* context);  // which server answers
   Failure TakeFailure(grpc::ServerContext* context);
   grpc::Status Fail(grpc::ServerContext* context, const Failure& failure);
   // The reason why the step is refused, or empty when it was appended.
@@ -142,7 +150,9 @@ class FakeServer : public v1::AttentionService::Service,
   FakeExport export_;
   int exports_ = 0;
   int cut_imports_ = 0;
-  std::string server_id_ = "fake-1";
+  int drains_ = 0;
+  std::atomic<Pages> pages_ = Pages::kEnd;
+  std::string server_id_;
   std::vector<v1::PrefillRequest> prefills_;
   std::vector<v1::DecodeRequest> decodes_;
   std::vector<std::string> keys_;

@@ -12,6 +12,7 @@ void FakeServer::Fill(const std::string& id, v1::Session* session) {
   for (int64_t length : sessions_.at(id)) {
     session->add_layer_lengths(length);
   }
+  session->set_affinity_key(export_.affinity_key);
 }
 
 grpc::Status FakeServer::CreateSession(grpc::ServerContext* context,
@@ -33,6 +34,7 @@ grpc::Status FakeServer::CreateSession(grpc::ServerContext* context,
 grpc::Status FakeServer::GetSession(grpc::ServerContext* context,
                                     const v1::GetSessionRequest* request, v1::Session* response) {
   std::lock_guard<std::mutex> lock(mutex_);
+  Tell(context);
   if (sessions_.count(request->session_id()) == 0) {
     return Fail(context, {grpc::StatusCode::NOT_FOUND, "SESSION_UNKNOWN"});
   }
@@ -44,6 +46,13 @@ grpc::Status FakeServer::GetSession(grpc::ServerContext* context,
 grpc::Status FakeServer::ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest* request,
                                       v1::ListSessionsResponse* response) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (pages_ != Pages::kEnd) {
+    if (pages_ == Pages::kRepeat) {
+      Fill(sessions_.begin()->first, response->add_sessions());
+    }
+    response->set_next_page_token("again");
+    return grpc::Status::OK;
+  }
   auto it = sessions_.upper_bound(request->page_token());
   if (it != sessions_.end()) {
     Fill(it->first, response->add_sessions());

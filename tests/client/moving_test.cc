@@ -177,6 +177,69 @@ TEST(Move, WhoseLastAnswerWasLostHasHappened) {
   EXPECT_EQ(to->ListSessions()->size(), 1u);
 }
 
+// A balancer may send the import, or the question that follows it, to the server of the session.
+TEST(Move, ThatIsLedBackToItsServerClosesNothing) {
+  FakeServer source, target;
+  const auto from = source.Connect();
+  const auto to = target.Connect();
+  Prefilled(*from, "a");
+  const absl::Status same = MoveSession(*from, "a", *from).status();
+  EXPECT_EQ(ErrorOf(same).reason, "SESSION_EXISTS");
+  EXPECT_NE(std::string(same.message()).find("led back"), std::string::npos) << same;
+  EXPECT_EQ(source.Length("a", 0), 3);
+  EXPECT_FALSE(source.Moving("a"));
+
+  Prefilled(*to, "a");
+  for (const std::string& id : {source.server_id(), std::string()}) {
+    target.set_server_id(id);
+    target.FailNext({grpc::StatusCode::UNAVAILABLE, ""});
+    EXPECT_EQ(MoveSession(*from, "a", *to).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(from->ListSessions()->size(), 1u);
+    EXPECT_FALSE(source.Moving("a"));
+  }
+  target.LoseSessions();
+  EXPECT_EQ(MoveSession(*from, "a", *to).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(from->ListSessions()->size(), 1u);
+}
+
+TEST(Move, WhoseAnswerWasLostIsNotTakenForAnOlderSessionOfThatName) {
+  FakeServer source, target;
+  const auto from = source.Connect();
+  const auto to = target.Connect();
+  Prefilled(*from, "a");
+  *to->CreateSession({"a", 0, 0, {}});
+  target.FailNext({grpc::StatusCode::UNAVAILABLE, ""});
+  EXPECT_EQ(MoveSession(*from, "a", *to).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(source.Length("a", 0), 3);
+  EXPECT_FALSE(source.Moving("a"));
+}
+
+TEST(Move, WhoseExportBreaksLeavesTheSessionOpen) {
+  FakeServer source, target;
+  const auto from = source.Connect();
+  const auto to = target.Connect();
+  const auto session = Prefilled(*from, "a");
+  FakeExport how;
+  how.cut_after = 3;
+  for (const grpc::StatusCode code : {grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::OK}) {
+    how.end = {code, "the connection broke"};
+    source.SetExport(how);
+    EXPECT_FALSE(MoveSession(*from, "a", *to).ok());
+    EXPECT_FALSE(source.Moving("a"));
+  }
+  EXPECT_TRUE(session->Prefill(0, kThreeRows).ok());
+}
+
+TEST(Move, OfAnotherIsNotCancelledByARefusedOne) {
+  FakeServer source, target;
+  const auto from = source.Connect();
+  Prefilled(*from, "a");
+  source.SetMoving("a", true);
+  source.FailNext({grpc::StatusCode::PERMISSION_DENIED, "NOT_ALLOWED"});
+  EXPECT_FALSE(MoveSession(*from, "a", *target.Connect()).ok());
+  EXPECT_TRUE(source.Moving("a"));
+}
+
 TEST(Move, IsWaitedFor) {
   FakeServer server;
   const auto client = server.Connect();

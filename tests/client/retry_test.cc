@@ -1,6 +1,8 @@
 // Lost answers, refusals and deadlines: what is repeated, and how.
 #include <gtest/gtest.h>
 
+#include <span>
+
 #include "tests/client/fake_server.h"
 
 namespace attnd::client {
@@ -102,6 +104,51 @@ TEST(Retry, ARefusalAfterALostCallLeavesTheLayerUncertain) {
   ASSERT_TRUE(session->Prefill(0, kThreeRows).ok());
   EXPECT_TRUE(server.prefills()[2].rewind());
   EXPECT_EQ(session->length(0), 3);
+}
+
+// The server is at 3, the call before left it there or at 1: it is none of those.
+TEST(Retry, TwoLostCallsOfDifferentSizesAreGotOver) {
+  FakeServer server;
+  ClientOptions options;
+  options.retry.max_attempts = 1;
+  const auto client = server.Connect(options);
+  const auto session = *client->CreateSession({});
+  const std::span<const float> row(kThreeRows.data(), 2);
+  const std::span<const float> two(kThreeRows.data(), 4);
+  for (const int layer : {0, 1}) {
+    server.FailNext({StatusCode::UNAVAILABLE, "", true});
+    EXPECT_FALSE(session->Prefill(layer, kThreeRows).ok());
+    server.FailNext({StatusCode::UNAVAILABLE, "", false});
+    EXPECT_FALSE(session->Prefill(layer, row).ok());
+  }
+  ASSERT_EQ(server.Length(session->id(), 0), 3);
+  const auto prefilled = session->Prefill(0, two);
+  ASSERT_TRUE(prefilled.ok()) << prefilled.status();
+  EXPECT_EQ(prefilled->output, (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(server.Length(session->id(), 0), 2);
+  const auto other = *client->CreateSession({});
+  const std::vector<DecodeItem> items = {{other.get(), 1}, {session.get(), 2}};
+  const auto decoded = client->Decode(1, items, kThreeRows);
+  ASSERT_TRUE(decoded.ok() && decoded->all_ok());
+  EXPECT_EQ(decoded->output, kThreeAnswers);
+  EXPECT_EQ(session->length(1), 2);
+  EXPECT_EQ(server.Length(session->id(), 1), 2);
+  EXPECT_EQ(server.Length(other->id(), 1), 1);
+}
+
+TEST(Retry, ALayerThatAnotherCutIsLeftAlone) {
+  FakeServer server;
+  ClientOptions options;
+  options.retry.max_attempts = 1;
+  const auto client = server.Connect(options);
+  const auto session = *client->CreateSession({});
+  ASSERT_TRUE(session->Prefill(0, kThreeRows).ok());
+  server.FailNext({StatusCode::UNAVAILABLE, "", false});
+  EXPECT_FALSE(session->Prefill(0, kThreeRows).ok());
+  const auto other = *client->AttachSession(session->id());
+  ASSERT_TRUE(other->Rewind(1).ok());
+  EXPECT_EQ(ErrorOf(session->Prefill(0, kThreeRows).status()).reason, "POSITION_MISMATCH");
+  EXPECT_EQ(server.Length(session->id(), 0), 1);
 }
 
 TEST(Retry, WaitsForRoomOnlyWhenAsked) {

@@ -1,6 +1,7 @@
 """attnctl drain against real servers behind a balancer, while their clients go on."""
 
 import json
+import signal
 import subprocess
 import threading
 import time
@@ -61,7 +62,8 @@ def test_no_call_fails_and_no_bit_changes(fleet):
         assert expected == 3 * len(here) > 0
         done = drain(target, fleet, "--json")
         told = json.loads(done.stdout)
-        assert (done.returncode, done.stderr) == (0, "") and told["left"] == 0
+        assert done.returncode == 0 and told["left"] == 0
+        assert done.stderr == f"attnctl: drain: waiting until {fleet.address} sends its keys elsewhere ...\n"
         assert told["moved"] == expected and told["failed"] == 0
         assert told["server_id"] == direct.stats().server_id
         assert direct.stats().sessions == 0 and direct.health() == "NOT_SERVING"
@@ -121,14 +123,37 @@ def test_what_an_earlier_drain_had_brought_is_only_closed(fleet, tmp_path):
         assert session.decode(1, rows(1)).results[0].length == 7
 
 
-def test_a_balancer_that_sends_keys_to_the_target_is_found_out(fleet):
+@pytest.mark.parametrize("leads", ["back", "nowhere"])
+def test_a_balancer_without_another_server_changes_nothing(fleet, leads):
     target = fleet.servers[0]
+    via = {"back": target.address, "nowhere": "127.0.0.1:1"}[leads]
+    command = [str(ATTNCTL), "drain", target.address, "--via", via, "--connect_ms", "300"]
     with attnd.Client(target.address) as client:
         client.create_session()
-        command = [str(ATTNCTL), "drain", target.address, "--via", target.address]
-        options = ["--route_wait_s", "0", "--tries", "1"]
-        done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "sends its key here yet" in done.stdout
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("\n") == 1
+        assert client.health() == "SERVING"
+        if leads == "back":
+            assert "only the server itself answers" in done.stderr and "--force" in done.stderr
+            options = ["--force", "--route_wait_s", "0", "--tries", "1"]
+            done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 1 and "sends its key here yet" in done.stdout
+            assert client.health() == "NOT_SERVING"
+
+
+def test_interrupted_it_says_what_stays(fleet):
+    target = fleet.servers[0]
+    with attnd.Client(target.address, affinity_key="k") as client:
+        client.create_session()
+        command = [str(ATTNCTL), "drain", target.address, "--via", fleet.address]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        running = subprocess.Popen([*command, "--settle_ms", "60000"], **pipes)
+        assert "waiting until" in running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        _, error = running.communicate(timeout=30)
+        assert running.returncode == 130
+        assert error.startswith("attnctl: drain: interrupted: 0 moved, 1 session is at")
+        assert len(list(client.list_sessions())) == 1
 
 
 @pytest.mark.parametrize("words", [[], ["a"], ["--via", "b"], ["a", "c", "--via", "b"]])
