@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "client/attnctl/shown.h"
 #include "client/attnctl/table.h"
 #include "client/attnctl/units.h"
 
@@ -89,7 +90,7 @@ Line Bar(const std::string& name, double used, double reserved, double capacity)
   const size_t taken = std::max(full, cells(used + reserved));
   const double ratio = capacity > 0 ? (used + reserved) / capacity : 0;
   const Ink ink = ratio < 0.8 ? Ink::kGood : ratio < 0.95 ? Ink::kWarning : Ink::kBad;
-  std::string label = "  " + name;
+  std::string label = "  " + Shown(name);
   label.resize(10, ' ');
   std::string percent = Percent(ratio);
   percent.insert(0, percent.size() < 8 ? 8 - percent.size() : 0, ' ');
@@ -287,9 +288,7 @@ const char* Escape(Ink ink) {
   return "";
 }
 
-}  // namespace
-
-std::vector<Line> TopLines(const TopFrame& frame) {
+std::vector<Line> AllLines(const TopFrame& frame) {
   std::vector<Line> lines;
   const bool one = frame.servers.size() == 1;
   char every[32];
@@ -310,6 +309,18 @@ std::vector<Line> TopLines(const TopFrame& frame) {
   AddServers(frame, &lines);
   lines.push_back({});
   AddView(total, &lines);
+  return lines;
+}
+
+}  // namespace
+
+std::vector<Line> TopLines(const TopFrame& frame) {
+  std::vector<Line> lines = AllLines(frame);
+  for (Line& line : lines) {
+    for (Words& words : line) {
+      words.text = Shown(words.text);  // versions, devices and labels are the servers' words
+    }
+  }
   return lines;
 }
 
