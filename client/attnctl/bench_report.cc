@@ -153,7 +153,7 @@ std::string BenchJson(const BenchReport& report) {
   for (const auto& [name, count] : report.result.errors) {
     json["errors"][name] = count;
   }
-  return json.dump(2) + "\n";
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 void WriteBenchCsv(const BenchReport& report, std::ostream* out) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "client/attnctl/shown.h"
 #include "client/attnctl/table.h"
 #include "client/cpp/error.h"
 #include "core/text.h"
@@ -10,6 +11,7 @@
 namespace attnd::attnctl {
 namespace {
 
+constexpr size_t kMaxMessage = 1000;
 constexpr char kUsageUrl[] = "attnctl/usage";
 constexpr char kSignalUrl[] = "attnctl/signal";
 
@@ -49,17 +51,22 @@ int UnknownCommand(const std::vector<Command>& commands, const std::string& name
                      "' (attnctl --help lists all)");
 }
 
+std::string Cut(const std::string& text) {
+  const std::string shown = Shown(text);
+  return shown.size() <= kMaxMessage ? shown : shown.substr(0, kMaxMessage) + "...";
+}
+
 int Report(const Command& command, const absl::Status& status) {
   if (status.ok()) {
     return 0;
   }
   const client::Error error = client::ErrorOf(status);
-  const std::string reason = error.reason.empty() ? "" : " (" + error.reason + ")";
+  const std::string reason = error.reason.empty() ? "" : " (" + Cut(error.reason) + ")";
   if (const auto signal = status.GetPayload(kSignalUrl); signal.has_value()) {
     return Fail(128 + std::atoi(std::string(*signal).c_str()),
-                command.name + ": " + Printable(error.message));
+                command.name + ": " + Cut(error.message));
   }
-  const std::string message = command.name + ": " + Printable(error.message) + reason;
+  const std::string message = command.name + ": " + Cut(error.message) + reason;
   return IsUsageError(status)
              ? Fail(2, message + " (attnctl " + command.name + " --help tells more)")
              : Fail(1, message);

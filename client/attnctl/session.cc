@@ -6,6 +6,7 @@
 #include "client/attnctl/command.h"
 #include "client/attnctl/connect.h"
 #include "client/attnctl/progress_bar.h"
+#include "client/attnctl/shown.h"
 #include "client/attnctl/units.h"
 #include "client/cpp/move.h"
 #include "client/cpp/session_file.h"
@@ -35,7 +36,7 @@ absl::Status Tell(const Args& args, const SessionOr& session, const std::string&
   if (args.Switch("json")) {
     PrintJson(*held);
   } else {
-    std::printf("%s %s, %s of cache\n", sentence.c_str(), held->session_id().c_str(),
+    std::printf("%s %s, %s of cache\n", sentence.c_str(), Shown(held->session_id()).c_str(),
                 Bytes(static_cast<double>(held->cache_bytes())).c_str());
   }
   return absl::OkStatus();
@@ -55,9 +56,10 @@ absl::Status Export(const Args& args, client::Client& client) {
   if (args.Switch("json")) {
     const nlohmann::ordered_json json = {
         {"session_id", id}, {"file", path}, {"data_bytes", std::to_string(*bytes)}};
-    std::printf("%s\n", json.dump(2).c_str());
+    std::printf("%s\n",
+                json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   } else {
-    std::printf("exported %s to %s, %s\n", id.c_str(), path.c_str(),
+    std::printf("exported %s to %s, %s\n", Shown(id).c_str(), Shown(path).c_str(),
                 Bytes(static_cast<double>(*bytes)).c_str());
   }
   return absl::OkStatus();

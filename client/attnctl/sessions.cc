@@ -6,6 +6,7 @@
 
 #include "client/attnctl/command.h"
 #include "client/attnctl/connect.h"
+#include "client/attnctl/shown.h"
 #include "client/attnctl/table.h"
 #include "client/attnctl/units.h"
 
@@ -70,8 +71,9 @@ absl::Status CloseOne(client::Client& client, const std::string& id, bool json) 
     response.set_freed_bytes(*freed);
     PrintJson(response);
   } else {
-    std::printf("closed %s, %s free again\n", id.c_str(),
-                Bytes(static_cast<double>(*freed)).c_str());
+    const std::string bytes =
+        *freed < 0 ? "an unknown part of the cache is" : Bytes(static_cast<double>(*freed));
+    std::printf("closed %s, %s free again\n", Shown(id).c_str(), bytes.c_str());
   }
   return absl::OkStatus();
 }

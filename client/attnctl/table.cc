@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/attnctl/shown.h"
+
 namespace attnd::attnctl {
 namespace {
 
@@ -17,11 +19,16 @@ std::string TrimRight(std::string line) {
 
 Table::Table(std::vector<std::string> header) : has_header_(!header.empty()) {
   if (has_header_) {
-    rows_.push_back(std::move(header));
+    Row(std::move(header));
   }
 }
 
-void Table::Row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+void Table::Row(std::vector<std::string> cells) {
+  for (std::string& cell : cells) {
+    cell = Shown(cell);
+  }
+  rows_.push_back(std::move(cells));
+}
 
 std::string Table::ToString() const {
   std::vector<size_t> widths;
@@ -51,7 +58,7 @@ std::string Table::ToString() const {
 }
 
 void List::Item(const std::string& name, const std::string& value) {
-  items_.emplace_back(name, value);
+  items_.emplace_back(Shown(name), Shown(value));
 }
 
 std::string List::ToString() const {

@@ -1,4 +1,5 @@
-// A table of text: the first column left-aligned, the others to the right.
+// A table of text: the first column left-aligned, the others to the right. What would steer a
+// terminal is shown as \xNN.
 #pragma once
 
 #include <string>

@@ -87,6 +87,11 @@ absl::Status FirstError(const std::vector<ServerView>& servers) {
   return absl::OkStatus();
 }
 
+bool NoneAnswers(const std::vector<ServerView>& servers) {
+  return std::none_of(servers.begin(), servers.end(),
+                      [](const ServerView& view) { return view.status.ok(); });
+}
+
 void Print(const TopOptions& options, const TopFrame& frame) {
   const std::string text = options.json ? TopJson(frame) + "\n"
                                         : PlainText(TopLines(frame)) + (options.once ? "" : "\n");
@@ -94,21 +99,44 @@ void Print(const TopOptions& options, const TopFrame& frame) {
   std::fflush(stdout);
 }
 
+// Whether the round is complete; false: a signal came first.
+bool Completed(const TopRounds& rounds, const SignalWatch& signals) {
+  pollfd events[] = {{signals.fd(), POLLIN, 0}, {rounds.fd(), POLLIN, 0}};
+  while (poll(events, 2, -1) < 0) {  // EINTR
+  }
+  return events[0].revents == 0;
+}
+
+// Ends at once: a server that answers slowly, of a round that nobody needs any more, is not waited
+// for.
+[[noreturn]] void LeaveRound() {
+  std::fflush(stdout);
+  _exit(0);
+}
+
 // A frame an interval, or one in all, until a signal comes. No control codes.
 absl::Status Stream(const TopOptions& options, SignalWatch* signals) {
   TopRounds rounds(options.targets);
-  rounds.Begin();
-  std::vector<ServerView> servers = rounds.Take();
-  if (options.once && Total(servers).gauges.capacity_bytes == 0) {
-    return FirstError(servers);  // not one of them answers
+  const auto read = [&] {
+    rounds.Begin();
+    if (!Completed(rounds, *signals)) {
+      LeaveRound();
+    }
+    return rounds.Take();
+  };
+  std::vector<ServerView> servers = read();
+  if (options.once && NoneAnswers(servers)) {
+    if (options.json) {
+      Print(options, FrameOf(options, servers));
+    }
+    return FirstError(servers);
   }
   for (Moment due = Moment::clock::now() + options.interval();;
        due = NextDue(due, options.interval())) {
     if (signals->WaitMs(MsUntil(due)) != 0) {
       return absl::OkStatus();
     }
-    rounds.Begin();
-    servers = rounds.Take();
+    servers = read();
     Print(options, FrameOf(options, servers));
     if (options.once) {
       return FirstError(servers);
@@ -132,7 +160,10 @@ class Live {
       }
       WaitForEvent(rounds_.under_way() ? -1 : MsUntil(due));
     }
-    terminal_.Leave();  // before the round that is under way is waited for
+    terminal_.Leave();
+    if (rounds_.under_way()) {
+      LeaveRound();
+    }
   }
 
  private:

@@ -182,7 +182,7 @@ void ServerGauges::Add(const ServerGauges& other) {
   }
 }
 
-void ServerCounts::Add(const ServerCounts& other) { AddTimes(other, 1, this); }
+void ServerCounts::Add(const ServerCounts& other, double factor) { AddTimes(other, factor, this); }
 
 ServerCounts ServerCounts::Since(const ServerCounts& before) const {
   ServerCounts difference = *this;

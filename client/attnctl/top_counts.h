@@ -60,7 +60,7 @@ struct ServerCounts {
   std::map<PhaseAndKind, MetricHistogram> compute;    // seconds of steps
   std::map<std::string, MetricHistogram> batch_rows;  // by phase
 
-  void Add(const ServerCounts& other);
+  void Add(const ServerCounts& other, double factor = 1);
   // What came after `before`.
   ServerCounts Since(const ServerCounts& before) const;
 };

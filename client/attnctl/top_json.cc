@@ -1,7 +1,9 @@
 #include "client/attnctl/top_json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace attnd::attnctl {
 namespace {
@@ -13,24 +15,31 @@ ordered_json Finite(double value) {
 }
 
 // A value that counts things, without decimals.
-ordered_json Whole(double value) { return static_cast<int64_t>(value); }
+ordered_json Whole(double value) {
+  return std::abs(value) < 1e18 ? ordered_json(static_cast<int64_t>(value)) : ordered_json(nullptr);
+}
+
+// Adds what `json` does not have yet, without the search for it that operator[] begins with.
+void Append(const std::string& name, ordered_json value, ordered_json* json) {
+  json->get_ref<ordered_json::object_t&>().emplace_back(name, std::move(value));
+}
 
 ordered_json Wholes(const std::map<std::string, double>& values) {
   ordered_json json = ordered_json::object();
   for (const auto& [name, value] : values) {
-    json[name] = Whole(value);
+    Append(name, Whole(value), &json);
   }
   return json;
 }
 
 ordered_json RateJson(const ServerView& view, double count) {
-  return view.seconds > 0 ? ordered_json(view.PerSecond(count)) : ordered_json(nullptr);
+  return view.seconds > 0 ? Finite(view.PerSecond(count)) : ordered_json(nullptr);
 }
 
 ordered_json RatesJson(const ServerView& view, const std::map<std::string, double>& counts) {
   ordered_json json = ordered_json::object();
   for (const auto& [name, count] : counts) {
-    json[name] = RateJson(view, count);
+    Append(name, RateJson(view, count), &json);
   }
   return json;
 }
@@ -54,32 +63,48 @@ MetricHistogram HistogramAt(const std::map<Key, MetricHistogram>& histograms, co
 ordered_json CallsJson(const ServerView& view) {
   ordered_json json = ordered_json::object();
   for (const auto& [method, calls] : view.counts.calls) {
-    json[method] = {{"per_s", RateJson(view, calls)},
-                    {"failed_per_s", RateJson(view, view.counts.failed.at(method))},
-                    {"latency_ms", TimesJson(HistogramAt(view.counts.duration, method))}};
+    Append(method,
+           {{"per_s", RateJson(view, calls)},
+            {"failed_per_s", RateJson(view, view.counts.failed.at(method))},
+            {"latency_ms", TimesJson(HistogramAt(view.counts.duration, method))}},
+           &json);
   }
   return json;
 }
 
 ordered_json PhasesJson(const ServerView& view) {
   ordered_json json = ordered_json::object();
+  auto& phases = json.get_ref<ordered_json::object_t&>();
   for (const auto& [key, tokens] : view.counts.tokens) {
     const MetricHistogram compute = HistogramAt(view.counts.compute, key);
-    json[key.first][key.second] = {{"tokens_per_s", RateJson(view, tokens)},
-                                   {"steps_per_s", RateJson(view, compute.count)},
-                                   {"queue_ms", TimesJson(HistogramAt(view.counts.queue, key))},
-                                   {"compute_ms", TimesJson(compute)}};
+    if (phases.empty() || phases.back().first != key.first) {  // the map has them in order
+      phases.emplace_back(key.first, ordered_json::object());
+    }
+    Append(key.second,
+           {{"tokens_per_s", RateJson(view, tokens)},
+            {"steps_per_s", RateJson(view, compute.count)},
+            {"queue_ms", TimesJson(HistogramAt(view.counts.queue, key))},
+            {"compute_ms", TimesJson(compute)}},
+           &phases.back().second);
   }
   return json;
+}
+
+// A batch has a row at least: within its first bucket a percentile cannot be less.
+ordered_json RowsAt(const MetricHistogram& rows, double q) {
+  const double value = rows.Quantile(q);
+  return std::isnan(value) ? ordered_json(nullptr) : Finite(std::max(1.0, value));
 }
 
 ordered_json BatchesJson(const ServerView& view) {
   ordered_json json = ordered_json::object();
   for (const auto& [phase, rows] : view.counts.batch_rows) {
-    json[phase] = {{"per_s", RateJson(view, rows.count)},
-                   {"rows_mean", rows.count > 0 ? Finite(rows.sum / rows.count) : nullptr},
-                   {"rows_p50", Finite(rows.Quantile(0.5))},
-                   {"rows_p99", Finite(rows.Quantile(0.99))}};
+    Append(phase,
+           {{"per_s", RateJson(view, rows.count)},
+            {"rows_mean", rows.count > 0 ? Finite(rows.sum / rows.count) : nullptr},
+            {"rows_p50", RowsAt(rows, 0.5)},
+            {"rows_p99", RowsAt(rows, 0.99)}},
+           &json);
   }
   return json;
 }
@@ -90,7 +115,7 @@ ordered_json ViewJson(const ServerView& view) {
   return {{"seconds", view.seconds},
           {"cache",
            {{"capacity_bytes", Whole(gauges.capacity_bytes)},
-            {"usage_ratio", gauges.UsageRatio()},
+            {"usage_ratio", Finite(gauges.UsageRatio())},
             {"used_bytes", Wholes(gauges.used_bytes)},
             {"reserved_bytes", Wholes(gauges.reserved_bytes)},
             {"rows", Wholes(gauges.rows)}}},
@@ -116,7 +141,7 @@ ordered_json ServerJson(const ServerView& view) {
   }
   json["version"] = view.gauges.version;
   json["device"] = view.gauges.device;
-  json["start_time"] = view.start_time;
+  json["start_time"] = Finite(view.start_time);
   json["restarted"] = view.restarted;
   json["draining"] = view.gauges.draining > 0;
   json.update(ViewJson(view));

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "client/attnctl/shown.h"
 #include "client/attnctl/table.h"
 #include "client/attnctl/units.h"
 
@@ -16,6 +17,11 @@ namespace {
 constexpr size_t kBarWidth = 40;
 constexpr double kPercentiles[] = {0.5, 0.9, 0.99, 0.999};
 
+// What counts things; "-" where a server says no number, or one out of all proportion.
+std::string Whole(double value) {
+  return std::abs(value) < 1e18 ? Count(std::llround(value)) : "-";
+}
+
 // Up to 10 with a decimal: "0.3", "9.8", "1,234".
 std::string Rate(double per_second) {
   if (per_second < 9.95) {
@@ -23,7 +29,7 @@ std::string Rate(double per_second) {
     std::snprintf(text, sizeof(text), "%.1f", per_second);
     return text;
   }
-  return Count(std::llround(per_second));
+  return Whole(per_second);
 }
 
 std::string RateOf(const ServerView& view, double count) {
@@ -52,6 +58,9 @@ double At(const std::map<std::string, double>& values, const std::string& key) {
 
 // "3 h 12 min", "45 s".
 std::string Age(double seconds) {
+  if (!(std::abs(seconds) < 1e12)) {
+    return "for an unknown time";
+  }
   const auto s = static_cast<int64_t>(std::max(0.0, seconds));
   const auto two = [](int64_t big, const char* unit, int64_t small, const char* small_unit) {
     return std::to_string(big) + unit + std::to_string(small) + small_unit;
@@ -82,14 +91,16 @@ void AddText(const std::string& text, Ink first, std::vector<Line>* lines) {
 // '#' for what is used, '-' for what is reserved beside it.
 Line Bar(const std::string& name, double used, double reserved, double capacity) {
   const auto cells = [capacity](double bytes) {
-    const double share = capacity > 0 ? std::clamp(bytes / capacity, 0.0, 1.0) : 0;
-    return static_cast<size_t>(std::lround(share * kBarWidth));
+    const double share = bytes / capacity;  // of a capacity of 0, and of no number, nothing
+    return capacity > 0 && share > 0
+               ? static_cast<size_t>(std::lround(std::min(share, 1.0) * kBarWidth))
+               : size_t{0};
   };
   const size_t full = cells(used);
   const size_t taken = std::max(full, cells(used + reserved));
   const double ratio = capacity > 0 ? (used + reserved) / capacity : 0;
   const Ink ink = ratio < 0.8 ? Ink::kGood : ratio < 0.95 ? Ink::kWarning : Ink::kBad;
-  std::string label = "  " + name;
+  std::string label = "  " + Shown(name);
   label.resize(10, ' ');
   std::string percent = Percent(ratio);
   percent.insert(0, percent.size() < 8 ? 8 - percent.size() : 0, ' ');
@@ -102,11 +113,11 @@ Line Bar(const std::string& name, double used, double reserved, double capacity)
 
 void AddCache(const ServerView& view, std::vector<Line>* lines) {
   const ServerGauges& g = view.gauges;
-  lines->push_back({{"cache", Ink::kTitle},
-                    {"     " + Bytes(g.capacity_bytes) +
-                         ", rows held: " + Count(std::llround(At(g.rows, "global"))) + " global, " +
-                         Count(std::llround(At(g.rows, "local"))) + " local",
-                     Ink::kPlain}});
+  lines->push_back(
+      {{"cache", Ink::kTitle},
+       {"     " + Bytes(g.capacity_bytes) + ", rows held: " + Whole(At(g.rows, "global")) +
+            " global, " + Whole(At(g.rows, "local")) + " local",
+        Ink::kPlain}});
   lines->push_back(Bar("all", g.UsedBytes(), g.ReservedBytes(), g.capacity_bytes));
   for (const auto& [kind, used] : g.used_bytes) {
     lines->push_back(Bar(kind, used, At(g.reserved_bytes, kind), g.capacity_bytes));
@@ -122,14 +133,13 @@ void AddLoad(const ServerView& view, std::vector<Line>* lines) {
   }
   char cores[32];
   std::snprintf(cores, sizeof(cores), "%.2f", view.PerSecond(c.cpu_seconds));
-  lines->push_back({{"sessions", Ink::kTitle},
-                    {"  " + Count(std::llround(g.sessions)) + "; a second " +
-                         RateOf(view, c.created) + " created" + ended,
-                     Ink::kPlain}});
+  lines->push_back(
+      {{"sessions", Ink::kTitle},
+       {"  " + Whole(g.sessions) + "; a second " + RateOf(view, c.created) + " created" + ended,
+        Ink::kPlain}});
   lines->push_back({{"queue", Ink::kTitle},
-                    {"     " + Count(std::llround(g.queue_depth)) + " steps; " +
-                         Count(std::llround(g.inflight_rpcs)) + " requests and " +
-                         Bytes(g.inflight_bytes) + " under way",
+                    {"     " + Whole(g.queue_depth) + " steps; " + Whole(g.inflight_rpcs) +
+                         " requests and " + Bytes(g.inflight_bytes) + " under way",
                      Ink::kPlain}});
   lines->push_back({{"process", Ink::kTitle},
                     {"   " + Bytes(g.resident_bytes) + " resident, " +
@@ -176,7 +186,7 @@ void AddPhases(const ServerView& view, std::vector<Line>* lines) {
 
 std::string RowsOf(const MetricHistogram& rows, double q) {
   const double value = rows.Quantile(q);
-  return std::isnan(value) ? "-" : Count(static_cast<int64_t>(std::ceil(value)));
+  return std::isnan(value) ? "-" : Whole(std::ceil(value));
 }
 
 void AddBatches(const ServerView& view, std::vector<Line>* lines) {
@@ -253,9 +263,8 @@ void AddServers(const TopFrame& frame, std::vector<Line>* lines) {
       continue;
     }
     const MetricHistogram decode = DecodeTimes(view);
-    table.Row({"  " + view.address, Percent(view.gauges.UsageRatio()),
-               Count(std::llround(view.gauges.sessions)),
-               Count(std::llround(view.gauges.queue_depth)), RateOf(view, SumOf(view.counts.calls)),
+    table.Row({"  " + view.address, Percent(view.gauges.UsageRatio()), Whole(view.gauges.sessions),
+               Whole(view.gauges.queue_depth), RateOf(view, SumOf(view.counts.calls)),
                RateOf(view, SumOf(view.counts.tokens)), RateOf(view, SumOf(view.counts.refused)),
                TimeOf(decode, 0.5), TimeOf(decode, 0.99), Bytes(view.gauges.resident_bytes)});
   }
@@ -287,9 +296,7 @@ const char* Escape(Ink ink) {
   return "";
 }
 
-}  // namespace
-
-std::vector<Line> TopLines(const TopFrame& frame) {
+std::vector<Line> AllLines(const TopFrame& frame) {
   std::vector<Line> lines;
   const bool one = frame.servers.size() == 1;
   char every[32];
@@ -310,6 +317,18 @@ std::vector<Line> TopLines(const TopFrame& frame) {
   AddServers(frame, &lines);
   lines.push_back({});
   AddView(total, &lines);
+  return lines;
+}
+
+}  // namespace
+
+std::vector<Line> TopLines(const TopFrame& frame) {
+  std::vector<Line> lines = AllLines(frame);
+  for (Line& line : lines) {
+    for (Words& words : line) {
+      words.text = Shown(words.text);  // versions, devices and labels are the servers' words
+    }
+  }
   return lines;
 }
 

@@ -4,9 +4,26 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 namespace attnd::attnctl {
+
+namespace {
+
+// Says at its end that the round is complete, also when it failed: Take() has the error then.
+class Completion {
+ public:
+  explicit Completion(int fd) : fd_(fd) {}
+  ~Completion() { eventfd_write(fd_, 1); }
+  Completion(const Completion&) = delete;
+  Completion& operator=(const Completion&) = delete;
+
+ private:
+  const int fd_;
+};
+
+}  // namespace
 
 TopRounds::TopRounds(const std::vector<HttpTarget>& targets)
     : targets_(targets), fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -40,17 +57,27 @@ TopRounds::Reading TopRounds::ReadOne(const HttpTarget& target) {
   return result;
 }
 
+std::future<TopRounds::Reading> TopRounds::Launch(const HttpTarget& target) {
+  try {
+    return std::async(std::launch::async, ReadOne, target);
+  } catch (const std::system_error& error) {  // no thread
+    std::promise<Reading> failed;
+    failed.set_value({absl::ResourceExhaustedError(std::string("no thread: ") + error.what()), 0});
+    return failed.get_future();
+  }
+}
+
 void TopRounds::Begin() {
   round_ = std::async(std::launch::async, [this] {
+    const Completion completion(fd_);
     std::vector<std::future<Reading>> parts;
     for (const HttpTarget& target : targets_) {
-      parts.push_back(std::async(std::launch::async, ReadOne, target));
+      parts.push_back(Launch(target));
     }
     std::vector<Reading> readings;
     for (std::future<Reading>& part : parts) {
       readings.push_back(part.get());
     }
-    eventfd_write(fd_, 1);
     return readings;
   });
 }

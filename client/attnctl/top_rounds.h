@@ -32,6 +32,8 @@ class TopRounds {
     double at_s = 0;
   };
 
+  // Reads a server on a thread of its own.
+  static std::future<Reading> Launch(const HttpTarget& target);
   static Reading ReadOne(const HttpTarget& target);
 
   const std::vector<HttpTarget> targets_;

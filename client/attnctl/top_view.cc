@@ -31,7 +31,11 @@ ServerView Total(const std::vector<ServerView>& servers) {
       ++read;
       total.seconds = std::max(total.seconds, view.seconds);
       total.gauges.Add(view.gauges);
-      total.counts.Add(view.counts);
+    }
+  }
+  for (const ServerView& view : servers) {
+    if (view.status.ok() && view.seconds > 0) {
+      total.counts.Add(view.counts, total.seconds / view.seconds);
     }
   }
   total.address = std::to_string(read) + " of " + std::to_string(servers.size()) + " servers";

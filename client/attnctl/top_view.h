@@ -39,7 +39,8 @@ class ServerTrack {
   double before_s_ = 0;
 };
 
-// All that could be read, added up.
+// All that could be read, added up: the rates of the whole are the sum of the rates. Its interval
+// is the longest; who was read over a shorter one counts as if it had gone on so.
 ServerView Total(const std::vector<ServerView>& servers);
 
 }  // namespace attnd::attnctl

@@ -36,6 +36,8 @@ done
 expect "without a server session exits 1" test "$(code session import f --target 127.0.0.1:1 --connect_ms 200)" = 1
 expect "top teaches" has "$("$attnctl" top --help)" "attnctl top 10.0.0.1:9470"
 expect "top without a server is exit 1" test "$(code top 127.0.0.1:1 --once)" = 1
+expect "top --once --json is JSON, also without a server" python3 -c '
+import json,sys; assert json.loads(sys.argv[1])["servers"][0]["reachable"] is False' "$("$attnctl" top 127.0.0.1:1 --once --json 2>/dev/null)"
 expect "top with a wrong address is exit 2" test "$(code top 127.0.0.1:x)" = 2
 expect "bench teaches" has "$("$attnctl" bench --help)" "counts from when it was due"
 expect "bench with a wrong mode is exit 2" test "$(code bench --mode x)" = 2

@@ -152,5 +152,16 @@ TEST(Total, AddsUpWhatCouldBeRead) {
   EXPECT_EQ(total.counts.duration.at("Decode").count, 40);
 }
 
+TEST(Total, IsTheSumOfTheRatesWhereOneWasReadAfterAGap) {
+  ServerTrack a("a:1"), b("b:1");
+  a.Take(Read(1000, 0), 0);
+  a.Take(Read(1000, 4000), 4);
+  b.Take(Read(2000, 0), 0);
+  b.Take(absl::UnavailableError("no"), 4);
+  const ServerView total = Total({a.Take(Read(1000, 4500), 4.5), b.Take(Read(2000, 4500), 4.5)});
+  EXPECT_DOUBLE_EQ(total.PerSecond(total.counts.calls.at("Decode")), 2000);
+  EXPECT_DOUBLE_EQ(total.PerSecond(total.counts.duration.at("Decode").count), 2000);
+}
+
 }  // namespace
 }  // namespace attnd::attnctl

@@ -93,6 +93,38 @@ TEST(TopLines, AnUnreachableServerAloneIsOneLine) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
 }
 
+ServerView Nonsense() {
+  ServerView view = View("a:1");
+  view.start_time = -HUGE_VAL;
+  view.gauges.used_bytes = {{"global", NAN}, {"held", HUGE_VAL}, {"local", -1e300}};
+  view.gauges.sessions = NAN;
+  view.gauges.queue_depth = HUGE_VAL;
+  view.counts.calls["Decode"] = HUGE_VAL;
+  return view;
+}
+
+TEST(TopLines, NumbersThatAreNoneAreADash) {
+  const std::string text = PlainText(TopLines(Frame({Nonsense()})));
+  EXPECT_THAT(text, HasSubstr("up for an unknown time"));
+  EXPECT_THAT(text, HasSubstr("sessions  -; a second"));
+  EXPECT_THAT(text, HasSubstr("  global  [                                        ]"));
+  EXPECT_THAT(text, HasSubstr("  held    [########################################]"));
+  ServerView view = View("a:1");
+  view.gauges.capacity_bytes = NAN;
+  EXPECT_THAT(PlainText(TopLines(Frame({view}))), HasSubstr("  all     [       "));
+}
+
+TEST(TopLines, AServersWordsDoNotSteerTheTerminal) {
+  ServerView view = View("a:1");
+  view.gauges.device = "\033]0;x\a";
+  view.gauges.used_bytes["\033[2J"] = 5;
+  view.counts.refused["\033[2J"] = 5;
+  const std::string text = PlainText(TopLines(Frame({view, view})));
+  EXPECT_THAT(text, Not(HasSubstr("\033")));
+  EXPECT_THAT(text, Not(HasSubstr("\a")));
+  EXPECT_THAT(text, HasSubstr("\\x1b[2J"));
+}
+
 TEST(ScreenText, IsCutToTheScreenAndColouredOnlyWhenWanted) {
   const std::vector<Line> lines = {{{"title", Ink::kTitle}, {" and more", Ink::kPlain}},
                                    {},
@@ -127,6 +159,19 @@ TEST(TopJson, HasTheSameNumbers) {
   EXPECT_EQ(json["servers"][1],
             nlohmann::json({{"address", "c:3"}, {"reachable", false}, {"error", "no connection"}}));
   EXPECT_EQ(json["total"]["sessions"], 1234);
+}
+
+TEST(TopJson, NumbersThatAreNoneAreNull) {
+  const auto server = nlohmann::json::parse(TopJson(Frame({Nonsense()})))["servers"][0];
+  EXPECT_TRUE(server["sessions"].is_null());
+  EXPECT_TRUE(server["start_time"].is_null());
+  EXPECT_TRUE(server["cache"]["used_bytes"]["global"].is_null());
+  EXPECT_TRUE(server["calls"]["Decode"]["per_s"].is_null());
+}
+
+TEST(TopJson, ABatchHasARowAtLeast) {
+  const auto server = nlohmann::json::parse(TopJson(Frame({View("a:1")})))["servers"][0];
+  EXPECT_EQ(server["batches"]["decode"]["rows_p50"], 1);
 }
 
 }  // namespace
