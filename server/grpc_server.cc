@@ -63,6 +63,18 @@ void SetArguments(const Config& config, grpc::ServerBuilder& builder) {
   builder.SetResourceQuota(quota);
 }
 
+// gRPC does not say.
+absl::Status WhyNotBound(const Config& config, const std::string& address) {
+  const absl::Status status = IsUnixAddress(address) ? CheckAddressIsOurs("listen", address)
+                                                     : BindTcp("listen", address).status();
+  if (!status.ok()) {
+    return status;
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "--listen=", address, ": cannot be bound",
+      config.tls_cert.empty() ? "" : ": --tls_cert and --tls_key do not fit together"));
+}
+
 }  // namespace
 
 struct GrpcServer::Impl {
@@ -119,10 +131,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   for (size_t i = 0; i < ports.size(); ++i) {
     const std::string& address = config.listen[i];
     if (impl.server == nullptr && ports[i] == 0) {
-      return absl::UnavailableError(
-          absl::StrCat("--listen=", address,
-                       ": cannot be bound: in use, not an address of this "
-                       "machine, or the TLS files do not fit together"));
+      return WhyNotBound(config, address);
     }
     addresses.push_back(IsUnixAddress(address) ? address : WithPort(address, ports[i]));
   }

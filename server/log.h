@@ -1,4 +1,5 @@
-// The log on stderr: one line an event, text or JSON. Never a session's data.
+// The log on stderr: one line an event, text or JSON. Never a session's data. Where stderr is full
+// and nobody reads it, lines are dropped, and lines_dropped says how many once it is read again.
 #pragma once
 
 #include <memory>
@@ -21,6 +22,8 @@ class Log {
   void Info(const std::string& event, const Fields& fields = {}) const;
   void Warn(const std::string& event, const Fields& fields = {}) const;
   void Error(const std::string& event, const Fields& fields = {}) const;
+  // Nobody reads stderr: the last line was dropped.
+  static bool Blocked();
 
  private:
   void Write(spdlog::level::level_enum level, const std::string& event, const Fields& fields) const;

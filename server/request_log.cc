@@ -114,6 +114,9 @@ void RequestLog::Loop() {
                                      {"note", "more requests were sampled than stderr takes"}});
     }
     lock.lock();
+    if (dropped > 0 && Log::Blocked()) {
+      dropped_ += dropped;  // nobody was told
+    }
     writing_ = false;
     changed_.notify_all();
   }

@@ -12,7 +12,9 @@
 #include "core/layer_weights.h"
 #include "core/text.h"
 #include "server/config.h"
+#include "server/credentials.h"
 #include "server/device.h"
+#include "server/listen_address.h"
 #include "server/log.h"
 #include "server/model_loader.h"
 #include "server/server.h"
@@ -79,8 +81,29 @@ int Serve(Config config, OpenedModel model, OpenedDevice device, const FlagTable
   return 0;
 }
 
+// Tokens, TLS files and addresses: all that serving needs beside the model.
+absl::Status CheckServing(const Config& config) {
+  if (!config.auth_tokens_file.empty()) {
+    if (absl::Status status = Auth::FromFile(config.auth_tokens_file).status(); !status.ok()) {
+      return status;
+    }
+  }
+  if (absl::Status status = MakeCredentials(config).status(); !status.ok()) {
+    return status;
+  }
+  for (const std::string& address : config.listen) {
+    if (absl::Status status = CheckAddressIsOurs("listen", address); !status.ok()) {
+      return status;
+    }
+  }
+  return config.http.empty() ? absl::OkStatus() : CheckAddressIsOurs("http", config.http);
+}
+
 // --check.
 int Plan(const Config& config, const OpenedModel& model) {
+  if (absl::Status status = CheckServing(config); !status.ok()) {
+    return Fail(status);
+  }
   if (absl::Status status =
           CheckWeights(model.plan, model.weights.get(), MakeEngineOptions(config).weight_dtype);
       !status.ok()) {
