@@ -54,13 +54,30 @@ std::string Cut(const std::string& text) {
   return shown.size() <= kMaxMessage ? shown : shown.substr(0, kMaxMessage) + "...";
 }
 
+// What an operator can do about it, where the message alone does not tell.
+std::string Advice(const client::Error& error) {
+  const auto says = [&](const char* words) {
+    return error.message.find(words) != std::string::npos;
+  };
+  if (error.code == absl::StatusCode::kUnauthenticated) {
+    return "; --auth_token_file names the file with the token";
+  }
+  if (says("http2 header with status: 503")) {
+    return "; the balancer has no server for this key (HTTP 503)";
+  }
+  if (says("no server answers at") && !says("TLS")) {
+    return "; does the name resolve, and does the server want TLS (--tls, --tls_ca)?";
+  }
+  return "";
+}
+
 int Report(const Command& command, const absl::Status& status) {
   if (status.ok()) {
     return 0;
   }
   const client::Error error = client::ErrorOf(status);
   const std::string reason = error.reason.empty() ? "" : " (" + Cut(error.reason) + ")";
-  const std::string message = command.name + ": " + Cut(error.message) + reason;
+  const std::string message = command.name + ": " + Cut(error.message) + reason + Advice(error);
   return IsUsageError(status)
              ? Fail(2, message + " (attnctl " + command.name + " --help tells more)")
              : Fail(1, message);
