@@ -1,3 +1,4 @@
+// The bench's flags, checked against each other and against the model.
 #include "client/attnctl/bench_options.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The commands: found by name, explained, run, and their errors told.
 #include "client/attnctl/command.h"
 
 #include <cstdio>

@@ -1,3 +1,4 @@
+// A client from the flags of a command, and what all commands print alike.
 #include "client/attnctl/connect.h"
 
 #include <google/protobuf/util/json_util.h>

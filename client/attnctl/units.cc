@@ -1,3 +1,4 @@
+// Numbers with their units, short.
 #include "client/attnctl/units.h"
 
 #include <cmath>
