@@ -1,3 +1,4 @@
+// A command's words and flags, read from the command line.
 #include "client/attnctl/args.h"
 
 #include <charconv>

@@ -1,3 +1,4 @@
+// When the requests of an open-loop load are due.
 #include "client/attnctl/arrivals.h"
 
 #include <cmath>

@@ -16,6 +16,7 @@
 #include "client/attnctl/signal_watch.h"
 #include "client/attnctl/steady_clock.h"
 #include "client/attnctl/units.h"
+#include "client/cpp/error.h"
 
 namespace attnd::attnctl {
 namespace {
@@ -89,6 +90,13 @@ void RunLoad(Interrupt* interrupt, BenchLanes* lanes, StatusLine* line, BenchRep
   report->result = recorder.Result();
 }
 
+// `status` with what was done when it came about.
+absl::Status While(const std::string& doing, const absl::Status& status) {
+  client::Error error = client::ErrorOf(status);
+  error.message = doing + ": " + error.message;
+  return status.ok() || IsUsageError(status) ? status : client::ToStatus(error);
+}
+
 // Sessions, load, and the sessions' end, whatever comes between. The status is that of making and
 // closing the sessions.
 absl::Status RunBench(Interrupt* interrupt, BenchLanes* lanes, BenchReport* report) {
@@ -105,7 +113,8 @@ absl::Status RunBench(Interrupt* interrupt, BenchLanes* lanes, BenchReport* repo
   Watch(
       interrupt, [&] { closed = lanes->Close(); },
       [&] { line.Show("bench: closing the sessions"); }, [] {});
-  opened.Update(closed);
+  opened = While("making the sessions", opened);
+  opened.Update(While("closing the sessions", closed));
   return opened;
 }
 
@@ -143,7 +152,7 @@ absl::Status Run(const Args& args) {
   if (!options->csv.empty()) {
     csv.open(options->csv);
     if (!csv) {
-      return absl::InvalidArgumentError("--csv: " + options->csv + " cannot be written");
+      return UsageError("--csv: " + options->csv + " cannot be written");
     }
   }
   Interrupt interrupt;  // before the client library's threads

@@ -1,3 +1,4 @@
+// The bench's sessions, made, used and closed.
 #include "client/attnctl/bench_lanes.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// The bench's flags, checked against each other and against the model.
 #include "client/attnctl/bench_options.h"
 
 #include <algorithm>
@@ -14,6 +15,7 @@ namespace {
 constexpr int64_t kMaxGrowth = 32;
 // 128 calls at a time is what a server takes on one connection.
 constexpr int64_t kDefaultConcurrency = 64;
+constexpr int64_t kMaxWidth = 1 << 20;
 constexpr int64_t kMaxIntervals = 100'000;
 
 int64_t Ns(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e9)); }
@@ -149,6 +151,11 @@ absl::StatusOr<BenchOptions> BenchOptionsFrom(const Args& args) {
 }
 
 absl::StatusOr<BenchShape> BenchShapeFor(const BenchOptions& options, const v1::ModelInfo& model) {
+  // Far beyond any model's, so that rows of nonsense are not made.
+  if (model.d_model() < 1 || model.d_model() > kMaxWidth) {
+    return absl::InternalError("GetModel: the server reports a width of " +
+                               std::to_string(model.d_model()));
+  }
   absl::StatusOr<std::vector<int64_t>> layers = LayersOf(options.layers, model.layers_size());
   if (!layers.ok()) {
     return layers.status();

@@ -1,3 +1,4 @@
+// The bench's result as text, JSON and CSV.
 #include "client/attnctl/bench_report.h"
 
 #include <array>

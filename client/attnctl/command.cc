@@ -1,3 +1,4 @@
+// The commands: found by name, explained, run, and their errors told.
 #include "client/attnctl/command.h"
 
 #include <cstdio>
@@ -56,6 +57,23 @@ std::string Cut(const std::string& text) {
   return shown.size() <= kMaxMessage ? shown : shown.substr(0, kMaxMessage) + "...";
 }
 
+// What an operator can do about it, where the message alone does not tell.
+std::string Advice(const client::Error& error) {
+  const auto says = [&](const char* words) {
+    return error.message.find(words) != std::string::npos;
+  };
+  if (error.code == absl::StatusCode::kUnauthenticated) {
+    return "; --auth_token_file names the file with the token";
+  }
+  if (says("http2 header with status: 503")) {
+    return "; the balancer has no server for this key (HTTP 503)";
+  }
+  if (says("no server answers at") && !says("TLS")) {
+    return "; does the name resolve, and does the server want TLS (--tls, --tls_ca)?";
+  }
+  return "";
+}
+
 int Report(const Command& command, const absl::Status& status) {
   if (status.ok()) {
     return 0;
@@ -66,7 +84,7 @@ int Report(const Command& command, const absl::Status& status) {
     return Fail(128 + std::atoi(std::string(*signal).c_str()),
                 command.name + ": " + Cut(error.message));
   }
-  const std::string message = command.name + ": " + Cut(error.message) + reason;
+  const std::string message = command.name + ": " + Cut(error.message) + reason + Advice(error);
   return IsUsageError(status)
              ? Fail(2, message + " (attnctl " + command.name + " --help tells more)")
              : Fail(1, message);

@@ -1,3 +1,4 @@
+// A client from the flags of a command, and what all commands print alike.
 #include "client/attnctl/connect.h"
 
 #include <google/protobuf/util/json_util.h>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "client/attnctl/command.h"
 
 namespace attnd::attnctl {
 namespace {
@@ -24,7 +26,7 @@ absl::Status ReadFile(const Args& args, const std::string& flag, std::string* te
   file.read(text->data(), kMaxFileBytes);
   text->resize(static_cast<size_t>(file.gcount()));
   if (file.bad() || text->empty() || text->size() == kMaxFileBytes) {
-    return absl::InvalidArgumentError(place + ": expected a readable file of 1 B to 1 MiB");
+    return UsageError(place + ": expected a readable file of 1 B to 1 MiB");
   }
   return absl::OkStatus();
 }

@@ -1,3 +1,4 @@
+// The demo's answers against a float64 reference.
 #include "client/attnctl/demo_check.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The rows that the demo and the bench send.
 #include "client/attnctl/demo_rows.h"
 
 #include <cmath>

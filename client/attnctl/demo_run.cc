@@ -1,3 +1,4 @@
+// The demo's session through every layer, timed.
 #include "client/attnctl/demo_run.h"
 
 #include <algorithm>

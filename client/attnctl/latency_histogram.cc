@@ -1,3 +1,4 @@
+// Latencies in buckets that grow with them.
 #include "client/attnctl/latency_histogram.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// What a load measures, request by request.
 #include "client/attnctl/load_record.h"
 
 #include <algorithm>

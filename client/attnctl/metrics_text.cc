@@ -1,3 +1,4 @@
+// Prometheus' text format, line by line.
 #include "client/attnctl/metrics_text.h"
 
 #include <algorithm>

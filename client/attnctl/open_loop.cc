@@ -1,3 +1,4 @@
+// Requests sent when they are due, by threads that take the next one.
 #include "client/attnctl/open_loop.h"
 
 #include <algorithm>

@@ -124,7 +124,7 @@ std::string Json(const ModelConfig& config, const PlanFigures& plan) {
 absl::Status Run(const Args& args) {
   const absl::StatusOr<ModelConfig> config = LoadModelConfig(args.Text("model"));
   if (!config.ok()) {
-    return config.status();
+    return UsageError(std::string(config.status().message()));
   }
   const int64_t context = args.Has("context") ? args.Int("context") : config->max_seq_len;
   if (context > config->max_seq_len) {

@@ -1,3 +1,4 @@
+// What a model costs, by formula.
 #include "client/attnctl/plan_figures.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A bar on a terminal for long transfers.
 #include "client/attnctl/progress_bar.h"
 
 #include <unistd.h>

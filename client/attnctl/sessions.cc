@@ -35,12 +35,14 @@ std::string ExpiresIn(const v1::Session& session) {
 }
 
 std::string Render(const std::vector<v1::Session>& sessions) {
-  Table table({"session", "length", "prefix", "cap", "cache", "reserved", "expires in"});
+  Table table(
+      {"session", "length", "prefix", "cap", "cache", "reserved", "expires in", "affinity key"});
   for (const v1::Session& session : sessions) {
     table.Row({session.session_id(), Lengths(session), Count(session.prefix_length()),
                session.max_tokens() > 0 ? Count(session.max_tokens()) : "-",
                Bytes(static_cast<double>(session.cache_bytes())),
-               Bytes(static_cast<double>(session.reserved_bytes())), ExpiresIn(session)});
+               Bytes(static_cast<double>(session.reserved_bytes())), ExpiresIn(session),
+               session.affinity_key().empty() ? "-" : session.affinity_key()});
   }
   return table.ToString() + Count(static_cast<int64_t>(sessions.size())) +
          (sessions.size() == 1 ? " session\n" : " sessions\n");
@@ -101,7 +103,8 @@ Command SessionsCommand() {
       "[list | close ID]",
       "A row is a session: its layers' lengths in tokens (lowest-highest when they differ), the\n"
       "bidirectional prefix, the cap on its tokens, the cache that it holds and has reserved,\n"
-      "and when it ends if it stays idle.\n",
+      "when it ends if it stays idle (each use begins that time anew), and the\n"
+      "affinity key by which a balancer chose this server.\n",
       ServerFlags(),
       2,
       Run};

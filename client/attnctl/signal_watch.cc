@@ -1,3 +1,4 @@
+// Signals, blocked and read from a signalfd.
 #include "client/attnctl/signal_watch.h"
 
 #include <poll.h>

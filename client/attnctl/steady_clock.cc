@@ -1,3 +1,4 @@
+// The clock of a load, and waiting for a time of it.
 #include "client/attnctl/steady_clock.h"
 
 #include <sys/prctl.h>

@@ -1,3 +1,4 @@
+// Columns of text, lined up.
 #include "client/attnctl/table.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The terminal in raw mode on its alternate screen.
 #include "client/attnctl/terminal.h"
 
 #include <sys/ioctl.h>

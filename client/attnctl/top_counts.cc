@@ -1,3 +1,4 @@
+// The metrics of a server by name; sums and differences of readings.
 #include "client/attnctl/top_counts.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A frame of attnctl top as JSON.
 #include "client/attnctl/top_json.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A frame of attnctl top as lines.
 #include "client/attnctl/top_lines.h"
 
 #include <algorithm>

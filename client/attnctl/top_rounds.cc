@@ -1,3 +1,4 @@
+// All servers read at a time, on threads.
 #include "client/attnctl/top_rounds.h"
 
 #include <sys/eventfd.h>

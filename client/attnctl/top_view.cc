@@ -1,3 +1,4 @@
+// A server's readings compared, and the servers' sum.
 #include "client/attnctl/top_view.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Numbers with their units, short.
 #include "client/attnctl/units.h"
 
 #include <cmath>
@@ -25,6 +26,9 @@ std::string Short(double value) {
 }
 
 std::string Scaled(double value, double base, const char* const* units, int count) {
+  if (!std::isfinite(value)) {
+    return "-";
+  }
   int unit = 0;
   while (unit + 1 < count && value >= base) {
     value /= base;
@@ -66,6 +70,9 @@ std::string Duration(double ns) {
 }
 
 std::string Percent(double ratio) {
+  if (!std::isfinite(ratio)) {
+    return "-";
+  }
   // A second decimal where it is the last (6.25 %), and below 1 %.
   const double hundredths = ratio * 1e4;
   const bool exact = std::abs(hundredths - std::round(hundredths)) < 1e-6;

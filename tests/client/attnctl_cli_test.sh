@@ -21,6 +21,11 @@ expect "help exits 0" test "$(code --help)" = 0
 expect "an unknown command exits 2" test "$(code plam)" = 2
 expect "and names the nearest" has "$("$attnctl" plam 2>&1)" "'plan'"
 expect "an unknown flag exits 2" test "$(code plan --modl x)" = 2
+expect "plan of an unknown model is exit 2" test "$(code plan --model builtin:foo)" = 2
+expect "a missing file of a flag is exit 2" test "$(code info --tls_ca /nonexistent)" = 2
+expect "bench with a file that cannot be written is exit 2" test "$(code bench --csv /nonexistent/x.csv)" = 2
+expect "an error is one line, also with TLS" test "$("$attnctl" info --tls --target 127.0.0.1:1 --connect_ms 200 2>&1 | wc -l)" = 1
+expect "no server hints at TLS" has "$("$attnctl" info --target 127.0.0.1:1 --connect_ms 200 2>&1)" "--tls_ca"
 expect "no server is one line and exit 1" test "$(code health --target 127.0.0.1:1 --connect_ms 200)" = 1
 session=$("$attnctl" session --help)
 for example in "export chat-7" "import chat-7" "fork chat-7" "move chat-7 --to"; do

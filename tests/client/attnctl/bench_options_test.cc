@@ -85,5 +85,11 @@ TEST(BenchShape, ThePromptLeavesRoomForWhatSessionsGrow) {
   EXPECT_EQ(prefill->rows, 256);
 }
 
+TEST(BenchShape, AServersNonsenseIsAnError) {
+  v1::ModelInfo model = Model();
+  model.set_d_model(1 << 30);
+  EXPECT_EQ(BenchShapeFor(*Parse({}), model).status().code(), absl::StatusCode::kInternal);
+}
+
 }  // namespace
 }  // namespace attnd::attnctl

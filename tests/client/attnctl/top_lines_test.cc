@@ -107,6 +107,7 @@ TEST(TopLines, NumbersThatAreNoneAreADash) {
   const std::string text = PlainText(TopLines(Frame({Nonsense()})));
   EXPECT_THAT(text, HasSubstr("up for an unknown time"));
   EXPECT_THAT(text, HasSubstr("sessions  -; a second"));
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
   EXPECT_THAT(text, HasSubstr("  global  [                                        ]"));
   EXPECT_THAT(text, HasSubstr("  held    [########################################]"));
   ServerView view = View("a:1");
