@@ -83,16 +83,16 @@ absl::Status CheckModel(const Config& config, const OpenedModel& model, const Me
     return status;
   }
   const auto beyond = [&memory](const std::string& what, int64_t bytes) {
-    return absl::InvalidArgumentError(
-        what + " is " + std::to_string(bytes) + "; the memory that may be used here is " +
-        std::to_string(memory.limit_bytes) + " (" + memory.origin + ")");
+    return absl::InvalidArgumentError(what + " is " + FormatBytes(bytes) +
+                                      "; the memory that may be used here is " +
+                                      FormatBytes(memory.limit_bytes) + " (" + memory.origin + ")");
   };
   if (memory.limit_bytes > 0 && config.kv_cache_bytes > memory.limit_bytes) {
-    return beyond("kv_cache_bytes", config.kv_cache_bytes);
+    return beyond("--kv_cache_bytes", config.kv_cache_bytes);
   }
   const int64_t both = config.kv_cache_bytes + config.mla_shadow_bytes;
   if (memory.limit_bytes > 0 && both > memory.limit_bytes) {
-    return beyond("kv_cache_bytes + mla_shadow_bytes", both);
+    return beyond("--kv_cache_bytes + --mla_shadow_bytes", both);
   }
   return absl::OkStatus();
 }

@@ -78,7 +78,7 @@ TEST(ModelLoaderTest, ABudgetThatCannotBeKeptIsRefused) {
   EXPECT_NE(CheckModel(config, *model, memory).message().find("expected 0 or at least"),
             std::string::npos);
   config.mla_shadow_bytes = int64_t{1} << 50;
-  EXPECT_NE(CheckModel(config, *model, memory).message().find("kv_cache_bytes + mla_shadow_bytes"),
+  EXPECT_NE(CheckModel(config, *model, memory).message().find("--kv_cache_bytes + --mla_shadow"),
             std::string::npos);
   config.mla_shadow_bytes = int64_t{1} << 20;
   EXPECT_TRUE(CheckModel(config, *model, memory).ok());
