@@ -113,28 +113,29 @@ absl::Status SessionStore::CheckOptions(const CreateOptions& options) const {
   return CheckAffinityKey(options.affinity_key);
 }
 
-absl::Status SessionStore::CheckRoomFor(const Key& key) const {
+absl::Status SessionStore::CheckRoomFor(const Key& key, int64_t preparing) const {
   if (sessions_.contains(key)) {
     return MakeError(Reason::kSessionExists, "session '" + key.second + "' exists already");
   }
-  if (static_cast<int64_t>(sessions_.size()) >= limits_.max_sessions) {
-    return MakeRetryableError(Reason::kTooManySessions,
-                              "there are " + std::to_string(sessions_.size()) +
-                                  " sessions, as many as --max_sessions allows",
-                              1000);
+  const int64_t sessions = static_cast<int64_t>(sessions_.size()) + preparing;
+  if (sessions >= limits_.max_sessions) {
+    return MakeRetryableError(
+        Reason::kTooManySessions,
+        "there are " + std::to_string(sessions) + " sessions, as many as --max_sessions allows",
+        1000);
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<SessionInfo> SessionStore::Create(const CreateOptions& options) {
-  const absl::StatusOr<std::shared_ptr<Session>> session = Prepare(options);
-  if (!session.ok()) {
-    return session.status();
+  absl::StatusOr<Prepared> prepared = Prepare(options);
+  if (!prepared.ok()) {
+    return prepared.status();
   }
-  return Publish(*session);
+  return Publish(*std::move(prepared));
 }
 
-absl::StatusOr<std::shared_ptr<Session>> SessionStore::Prepare(const CreateOptions& options) {
+absl::StatusOr<SessionStore::Prepared> SessionStore::Prepare(const CreateOptions& options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) {
     return status;
   }
@@ -145,35 +146,41 @@ absl::StatusOr<std::shared_ptr<Session>> SessionStore::Prepare(const CreateOptio
   spec.max_tokens = options.max_tokens;
   spec.idle_ttl_ns = options.idle_ttl_ns < 0 ? limits_.idle_ttl_ns : options.idle_ttl_ns;
   spec.affinity_key = options.affinity_key;
+  Prepared prepared;
   {
     // Before others make room for it.
     std::lock_guard lock(mutex_);
-    if (absl::Status status = CheckRoomFor({spec.tenant, spec.id}); !status.ok()) {
+    if (absl::Status status = CheckRoomFor({spec.tenant, spec.id}, preparing_); !status.ok()) {
       return status;
     }
+    ++preparing_;
+    prepared.place_.reset(this);
   }
-  auto session = std::make_shared<Session>(std::move(spec), plan_, limits_.max_rewind, pool_,
-                                           &tokens_, clock_.Now(), clock_.WallNs());
+  prepared.session_ = std::make_shared<Session>(std::move(spec), plan_, limits_.max_rewind, pool_,
+                                                &tokens_, clock_.Now(), clock_.WallNs());
   if (options.max_tokens > 0) {
     const PerKind pages = ReservedPages(plan_, options.prefix_length, options.max_tokens,
                                         limits_.max_rewind, limits_.chunk_rows);
-    if (absl::Status status = pool_->Promise(session->account(), pages); !status.ok()) {
+    if (absl::Status status = pool_->Promise(prepared->account(), pages); !status.ok()) {
       return status;
     }
   }
-  return session;
+  return prepared;
 }
 
-absl::StatusOr<SessionInfo> SessionStore::Publish(const std::shared_ptr<Session>& session) {
+absl::StatusOr<SessionInfo> SessionStore::Publish(Prepared prepared) {
+  const std::shared_ptr<Session>& session = prepared.session_;
   const Key key{session->spec().tenant, session->spec().id};
   const MonotonicNs now = clock_.Now();
   session->Touch(now);
   bool sooner = false;
   {
     std::lock_guard lock(mutex_);
-    if (absl::Status status = CheckRoomFor(key); !status.ok()) {
+    if (absl::Status status = CheckRoomFor(key, preparing_ - 1); !status.ok()) {
       return status;
     }
+    --preparing_;
+    prepared.place_.release();  // NOLINT(bugprone-unused-return-value): the session takes it
     const auto expiry = expiries_.emplace(session->expiry(), key);
     sooner = expiry == expiries_.begin();
     sessions_.emplace(key, Entry{session, expiry});
@@ -206,7 +213,7 @@ absl::StatusOr<SessionInfo> SessionStore::Fork(const Session& parent, const Fork
                            ", the length of a layer");
     }
   }
-  const absl::StatusOr<std::shared_ptr<Session>> fork = Prepare(create);
+  absl::StatusOr<Prepared> fork = Prepare(create);
   if (!fork.ok()) {
     return fork.status();
   }
@@ -217,7 +224,7 @@ absl::StatusOr<SessionInfo> SessionStore::Fork(const Session& parent, const Fork
   if (absl::Status status = (*fork)->CommitAll(*std::move(shared)); !status.ok()) {
     return status;
   }
-  return Publish(*fork);
+  return Publish(*std::move(fork));
 }
 
 absl::Status SessionStore::NotFound(const Key& key) const {

@@ -75,10 +75,11 @@ class SessionStore {
   absl::StatusOr<SessionInfo> Fork(const Session& parent, const ForkOptions& options);
 
   // Create() in two halves, for a session that is filled before anybody sees it: makes the session
-  // with its reservation, and lets it be found. In between it is nobody's, and vanishes with its
-  // handle.
-  absl::StatusOr<std::shared_ptr<Session>> Prepare(const CreateOptions& options);
-  absl::StatusOr<SessionInfo> Publish(const std::shared_ptr<Session>& session);
+  // with its reservation, and lets it be found. In between it is nobody's, counts as one of
+  // max_sessions, and vanishes with its handle, which the store outlives.
+  class Prepared;
+  absl::StatusOr<Prepared> Prepare(const CreateOptions& options);
+  absl::StatusOr<SessionInfo> Publish(Prepared prepared);
 
   // The session, its idle time restarted unless it has moved away; NOT_FOUND with the reason.
   absl::StatusOr<std::shared_ptr<Session>> Find(const std::string& tenant, const std::string& id);
@@ -115,7 +116,7 @@ class SessionStore {
   using Key = std::pair<std::string, std::string>;  // tenant, id
 
   absl::Status CheckOptions(const CreateOptions& options) const;
-  absl::Status CheckRoomFor(const Key& key) const;
+  absl::Status CheckRoomFor(const Key& key, int64_t preparing) const;
   int64_t EvictIdle(int64_t bytes);
   void ListIdle();
   absl::Status NotFound(const Key& key) const;
@@ -154,7 +155,26 @@ class SessionStore {
   std::map<Key, RecentEnd> ends_;
   std::deque<std::pair<Key, int64_t>> end_order_;
   int64_t end_number_ = 0;
+  int64_t preparing_ = 0;  // sessions that nobody finds yet
   int64_t created_ = 0, closed_ = 0, expired_ = 0, evicted_ = 0;
+};
+
+class SessionStore::Prepared {
+ public:
+  Prepared() = default;
+  Session* operator->() const { return session_.get(); }
+
+ private:
+  friend class SessionStore;
+  struct Leave {
+    void operator()(SessionStore* store) const {
+      const std::lock_guard<std::mutex> lock(store->mutex_);
+      --store->preparing_;
+    }
+  };
+
+  std::unique_ptr<SessionStore, Leave> place_;  // among max_sessions
+  std::shared_ptr<Session> session_;
 };
 
 }  // namespace attnd

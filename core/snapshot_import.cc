@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<SnapshotImport>> SnapshotImport::Begin(const Laye
   if (absl::Status status = CheckState(plan, state); !status.ok()) {
     return status;
   }
-  absl::StatusOr<std::shared_ptr<Session>> session = store->Prepare(OptionsOf(state.spec));
+  absl::StatusOr<SessionStore::Prepared> session = store->Prepare(OptionsOf(state.spec));
   if (!session.ok()) {
     return session.status();
   }
@@ -114,7 +114,7 @@ absl::StatusOr<SessionInfo> SnapshotImport::Publish() {
   if (absl::Status status = session_->CommitAll(std::move(caches_)); !status.ok()) {
     return status;
   }
-  return store_->Publish(session_);
+  return store_->Publish(std::move(session_));
 }
 
 }  // namespace attnd

@@ -34,7 +34,7 @@ class SnapshotImport {
   // changed when it returns.
   void Write(std::string_view bytes, kernels::Backend* backend);
 
-  // All bytes are there: the session takes steps from now on. SESSION_EXISTS, TOO_MANY_SESSIONS.
+  // All bytes are there: the session takes steps from now on, once. SESSION_EXISTS.
   absl::StatusOr<SessionInfo> Publish();
 
  private:
@@ -45,7 +45,7 @@ class SnapshotImport {
   const LayerPlan& plan_;
   PagePool* const pool_;
   SessionStore* const store_;
-  std::shared_ptr<Session> session_;  // before what is held for it
+  SessionStore::Prepared session_;  // before what is held for it
   std::vector<LayerCache> caches_;
   std::vector<SnapshotPage> pages_;
   std::vector<int64_t> offsets_;  // of pages_, in the pool

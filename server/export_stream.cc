@@ -110,6 +110,7 @@ void ExportStream::Send() {
 
 void ExportStream::OnWriteDone(bool ok) {
   lease_.Moved();
+  lease_.Renew();
   response_.Clear();
   if (!ok || cancelled_->load()) {
     End(MakeError(Reason::kStepCancelled, "the export was cancelled"));
@@ -140,8 +141,7 @@ void ExportStream::OnCancel() {
 }
 
 void ExportStream::OnDone() {
-  // Whether gRPC wrote the status, after all else, to the connection. What breaks behind that
-  // nobody tells a server; the client then cancels the move.
+  // The call ended before its status was sent. What breaks behind that nobody tells a server.
   if (context_->IsCancelled()) {
     sent_move_.TakeBack(service_.clock.Now());
   }

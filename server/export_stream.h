@@ -1,9 +1,8 @@
 // The reactor of ExportSession: takes a snapshot when the session's turn comes, and sends it in
 // chunks, one under way at a time, so that a slow reader costs one chunk of memory, which is
 // charged to the budget of bytes in flight. One that reads nothing for a while is cancelled, so
-// that it holds neither pages nor a session that moves. A move whose status could not be sent is
-// taken back: gRPC says that a message was written when it has taken the bytes, the last 64 KiB
-// of which may still wait for the reader.
+// that it holds neither pages nor a session that moves. A move whose status gRPC knows
+// not to have sent is taken back; what is lost later only the client sees, who then cancels it.
 #pragma once
 
 #include <atomic>

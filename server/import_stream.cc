@@ -19,6 +19,10 @@ namespace {
 // others for a third of a second.
 constexpr size_t kPartBytes = size_t{1} << 20;
 
+// What an import brings at least on average, the time that its client is waited for: it holds pages
+// that nobody can evict.
+constexpr int64_t kLeastBytesPerSecond = 32 << 10;
+
 }  // namespace
 
 ImportStream::ImportStream(ServiceContext& service, grpc::CallbackServerContext* context,
@@ -57,6 +61,14 @@ void ImportStream::ReadNext() {
     End(MakeRetryableError(Reason::kDraining, "the server is stopping", 1000));
   }
   if (!finished_) {
+    // The time since then counts until so much of the data has come, or all.
+    const int64_t received = import_ == nullptr ? 0 : import_->received();
+    const int64_t least = lease_.ns() / 1'000'000 * kLeastBytesPerSecond / 1000;
+    if (import_ != nullptr &&
+        (received - renewed_bytes_ >= least || received == import_->bytes())) {
+      renewed_bytes_ = received;
+      lease_.Renew();
+    }
     lease_.Wait();
     // Not Clear(), which keeps the memory: a client that stalls would hold its last message.
     request_ = v1::ImportSessionRequest();
@@ -91,7 +103,8 @@ absl::Status ImportStream::Handle() {
     return charge.status();
   }
   charge_ = *std::move(charge);
-  if (import_ == nullptr) {
+  const bool first = import_ == nullptr;
+  if (first) {
     if (absl::Status status = Begin(); !status.ok()) {
       return status;
     }
@@ -102,6 +115,10 @@ absl::Status ImportStream::Handle() {
   }
   if (!request_.chunk().data().empty()) {
     return TakeData();
+  }
+  if (!first && request_.chunk().digest().empty()) {
+    return MakeError(Reason::kFormatMismatch,
+                     "a chunk after the first has 0 bytes of data and of digest; expected either");
   }
   return CheckDigest();
 }
@@ -221,8 +238,10 @@ bool ImportStream::EndIdle() {
     return true;
   }
   if (lease_.waiting()) {
-    End(MakeError(Reason::kTruncated, absl::StrCat("no chunk came for ", lease_.ns() / 1'000'000,
-                                                   " ms: the import ends")));
+    End(MakeError(
+        Reason::kTruncated,
+        absl::StrCat("the client was waited for ", lease_.ns() / 1'000'000, " ms for fewer than ",
+                     kLeastBytesPerSecond, " bytes of data a second: the import ends")));
   }
   return finished_;
 }

@@ -1,6 +1,6 @@
 // The reactor of ImportSession: takes the pages that the header asks for, fills them as chunks
 // come, and lets the session be found when the digest was right and the client has closed its side.
-// Ends by itself when no chunk comes for a while, so that a client that stalls holds no memory.
+// Ends by itself when too little comes for a while, so that a client that stalls holds no memory.
 #pragma once
 
 #include <memory>
@@ -62,6 +62,7 @@ class ImportStream final : public grpc::ServerReadReactor<v1::ImportSessionReque
   v1::ImportSessionRequest request_;
   ByteCharge charge_;          // for request_
   int64_t written_bytes_ = 0;  // of request_'s data
+  int64_t renewed_bytes_ = 0;  // received when the lease was renewed
 
   std::mutex mutex_;
   bool closing_ = false;

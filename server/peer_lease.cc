@@ -15,6 +15,7 @@ struct PeerLease::Shared {
   const Clock& clock;
   const int64_t ns;
   std::atomic<MonotonicNs> since{0};  // 0: the peer is not waited for
+  std::atomic<int64_t> before{0};     // waited for it until then, since Renew()
   std::mutex mutex;                   // of the rest, and held while `ended` runs
   std::function<bool()> ended;        // null when the lease is gone
   std::unique_ptr<grpc::Alarm> alarm;
@@ -34,7 +35,12 @@ PeerLease::~PeerLease() {
 }
 
 void PeerLease::Wait() { shared_->since = shared_->clock.Now(); }
-void PeerLease::Moved() { shared_->since = 0; }
+void PeerLease::Moved() {
+  if (const MonotonicNs since = shared_->since.exchange(0); since > 0) {
+    shared_->before += shared_->clock.Now() - since;
+  }
+}
+void PeerLease::Renew() { shared_->before = 0; }
 bool PeerLease::waiting() const { return shared_->since > 0; }
 
 void PeerLease::Arm(const std::shared_ptr<Shared>& shared, int64_t ns) {
@@ -45,8 +51,11 @@ void PeerLease::Arm(const std::shared_ptr<Shared>& shared, int64_t ns) {
                        if (!ok || shared->ended == nullptr) {
                          return;
                        }
+                       // In this order: a wait goes over from the second to the first, and must
+                       // not count twice.
+                       const int64_t before = shared->before;
                        const MonotonicNs since = shared->since;
-                       const int64_t waited = since > 0 ? shared->clock.Now() - since : 0;
+                       const int64_t waited = since > 0 ? shared->clock.Now() - since + before : 0;
                        if (waited < shared->ns || !shared->ended()) {
                          Arm(shared, waited < shared->ns ? shared->ns - waited : shared->ns);
                        }

@@ -15,7 +15,8 @@ inline constexpr int64_t kPeerLeaseNs = 30'000'000'000;
 
 class PeerLease {
  public:
-  // `ended` is called, on a thread of gRPC's, when the peer has been waited for during `ns`; it
+  // `ended` is called, on a thread of gRPC's, when the peer has been waited for during `ns`, all
+  // waits since Renew() together, and is waited for still; it
   // returns false where the peer has just moved after all, and the wait begins anew.
   PeerLease(const Clock& clock, int64_t ns, std::function<bool()> ended);
   // Afterwards `ended` is not called, nor running.
@@ -26,6 +27,7 @@ class PeerLease {
   int64_t ns() const { return ns_; }
   void Wait();   // for the peer, from now on
   void Moved();  // it did
+  void Renew();  // what it did was enough: waits before now do not count
   bool waiting() const;
 
  private:

@@ -136,6 +136,37 @@ TEST_F(CopiesTest, PagesAreFreedWhenAnIdleImportersLeaseEnds) {
   EXPECT_EQ(import.Finish().text(), "DATA_LOSS TRUNCATED");
 }
 
+TEST_F(CopiesTest, ImportsUnderWayCountAsSessionsAndHoldThePagesOnlyWhileTheyGoOn) {
+  ReadyServer few(
+      WideModelFlags(dir_, {"--kv_cache_bytes=12MiB", "--max_sessions=2", "--idle_ttl=3s"}));
+  Wire wire(few.grpc());
+  ExportCall exported(wire_, Filled(1, 100));
+  ASSERT_TRUE(exported.Finish().ok());
+  v1::SessionChunk header = exported.chunks()[0];
+  header.clear_data();
+  const int64_t bytes = header.header().data_bytes();
+  {
+    ImportCall empty(wire, "empty");
+    ASSERT_TRUE(empty.Write(header));
+    empty.Write(v1::SessionChunk());
+    EXPECT_EQ(empty.Finish().text(), "FAILED_PRECONDITION FORMAT_MISMATCH");
+  }
+  ImportCall one(wire, "one"), two(wire, "two");
+  ASSERT_TRUE(one.Write(header));
+  ASSERT_TRUE(two.Write(header));
+  v1::Session info;
+  ASSERT_TRUE(WaitUntil([&] { return wire.Stats().kv_cache_used_bytes() >= 2 * bytes; }));
+  EXPECT_EQ(wire.Create({}, &info).text(), "RESOURCE_EXHAUSTED TOO_MANY_SESSIONS");
+  v1::SessionChunk drop;
+  drop.set_data("x");
+  for (int i = 0; i < 200 && one.Write(drop); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(one.Finish().text(), "DATA_LOSS TRUNCATED");
+  EXPECT_EQ(two.Finish().text(), "DATA_LOSS TRUNCATED");
+  EXPECT_EQ(wire.Stats().kv_cache_used_bytes(), 0);
+}
+
 TEST_F(CopiesTest, ASessionIsHeldNoLongerByAMoveThatNobodyReads) {
   ReadyServer hasty(WideModelFlags(dir_, {"--kv_cache_bytes=12MiB", "--idle_ttl=2s"}));
   Wire wire(hasty.grpc());
@@ -151,25 +182,6 @@ TEST_F(CopiesTest, ASessionIsHeldNoLongerByAMoveThatNobodyReads) {
   EXPECT_EQ(wire.Prefill(next, &response).text(), "UNAVAILABLE SESSION_MOVING");
   EXPECT_TRUE(WaitUntil([&] { return wire.Prefill(next, &response).ok(); }, Seconds(20)));
   EXPECT_FALSE(exported.Finish().ok());
-}
-
-TEST_F(CopiesTest, AMoveWhoseLastBytesNeverLeaveIsServedAgain) {
-  const std::string session = wire_.Create();
-  wire_.Prefill(session, 0, 0, WideRows(1, 150));  // 96 KiB: gRPC takes them all
-  TcpRelay relay(server_.grpc());
-  Wire slow(relay.address(), {{"grpc.http2.bdp_probe", 0}});  // which takes 64 KiB at a time
-  ExportCall exported(slow, session, true);
-  v1::PrefillResponse response;
-  v1::PrefillRequest next = PrefillOf(session, 0, 150, WideRows(2, 1));
-  ASSERT_TRUE(WaitUntil([&] {
-    return wire_.Prefill(next, &response).text() == "UNAVAILABLE SESSION_MOVING";
-  })) << wire_.Prefill(next, &response).text();
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  relay.Break();
-  EXPECT_FALSE(exported.Finish().ok());
-  v1::PrefillRequest repeat = next;
-  repeat.set_rewind(true);  // it may have been first
-  EXPECT_TRUE(WaitUntil([&] { return wire_.Prefill(repeat, &response).ok(); }));
 }
 
 // Closed, or pressed for memory, while it is read: true, and false.

@@ -56,6 +56,26 @@ TEST_F(PeerLeaseTest, APeerThatMovedIsNotWaitedFor) {
   EXPECT_TRUE(EndsWithin(milliseconds(10'000)));
 }
 
+TEST_F(PeerLeaseTest, WaitsAddUpUntilItIsRenewed) {
+  PeerLease renewed(clock_, 200 * kMs, Counted());
+  for (int i = 0; i < 40; ++i) {
+    renewed.Wait();
+    std::this_thread::sleep_for(milliseconds(10));
+    renewed.Moved();
+    renewed.Renew();
+  }
+  EXPECT_EQ(calls_, 0);
+  PeerLease lease(clock_, 200 * kMs, Counted());
+  for (int i = 0; i < 1000 && calls_ == 0; ++i) {
+    lease.Wait();
+    std::this_thread::sleep_for(milliseconds(10));
+    if (calls_ == 0) {
+      lease.Moved();
+    }
+  }
+  EXPECT_EQ(calls_, 1);
+}
+
 TEST_F(PeerLeaseTest, GoesOnWhereThePeerHasJustMoved) {
   PeerLease lease(clock_, 5 * kMs, Counted(false));
   lease.Wait();
