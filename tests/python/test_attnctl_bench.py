@@ -203,4 +203,4 @@ def test_wrong_usage_is_exit_code_2(server, tmp_path):
         code, report, err = bench(server, *words)
         assert code == 2 and report is None and err.count("\n") == 1
     code, report, err = bench(server, "--csv", tmp_path / "none" / "file")
-    assert code == 1 and report is None and "cannot be written" in err
+    assert code == 2 and report is None and "cannot be written" in err

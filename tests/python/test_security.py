@@ -126,5 +126,5 @@ def test_a_client_without_certificate_or_with_plain_text_is_not_served(secure, f
 @pytest.mark.parametrize("flag", ["tls_ca", "auth_token_file"])
 def test_attnctl_names_a_file_that_it_cannot_read(secure, flag):
     refused = attnctl(secure, "info", f"--{flag}", "/nowhere/file")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert f"--{flag}=/nowhere/file" in refused.stderr

@@ -8,6 +8,7 @@ out ("lost") or before ("unseen").
 
 import argparse
 import queue
+import secrets
 import sys
 import threading
 import time
@@ -45,7 +46,7 @@ class FakeServer(
         self.rows_a_response = rows_a_response  # > 0: Steps answers in parts of so many rows
         self.faults, self.metadata, self.requests, self.contexts = [], [], [], []
         self.draining = False
-        self.server_id = "fake-1"
+        self.server_id = f"fake-{secrets.token_hex(4)}"
         self.server = grpc.server(
             futures.ThreadPoolExecutor(16), options=[("grpc.max_receive_message_length", 256 << 20)]
         )
