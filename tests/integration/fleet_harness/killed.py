@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .answers import Answers
+from .balancers import Envoy
 from .fleet import Fleet, wait_for_servers
 from .probe import Probe
 from .report import Report
@@ -25,6 +26,9 @@ def _kill(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
     address = fleet.balancer.address
     keys = [f"key-{number}" for number in range(NEW_KEYS)]
     victim, rest = fleet.servers[1], [fleet.servers[0], fleet.servers[2]]
+    if isinstance(fleet.balancer, Envoy):
+        for name, count in fleet.balancer.removals().items():
+            report.tell(f"before the kill: {name}", count)
     with Probe(address) as probe:
         replayed_before = probe.homes(ids(crew.workers))
         before = probe.homes(ids(witnesses.workers))
