@@ -95,9 +95,15 @@ class Envoy(Balancer):
     def _add(self, server: Endpoint) -> None:
         configs.write_envoy_cluster(self._folder, self._servers)
 
-    def removals(self) -> Dict[str, int]:
-        """How often Envoy itself put servers out of the ring, by what it says was wrong."""
-        names = ("outlier_detection.ejections_enforced_total", "health_check.failure", "upstream_cx_connect_timeout")
+    def ring(self) -> Dict[str, int]:
+        """What Envoy says of the servers in the ring, and how often it put one out."""
+        names = (
+            "membership_healthy",
+            "membership_change",
+            "outlier_detection.ejections_enforced_total",
+            "health_check.failure",
+            "upstream_cx_connect_timeout",
+        )
         return {name: self.counter(f"cluster.attnd.{name}") for name in names}
 
     def counter(self, name: str) -> int:

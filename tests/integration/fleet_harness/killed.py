@@ -26,13 +26,14 @@ def _kill(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
     address = fleet.balancer.address
     keys = [f"key-{number}" for number in range(NEW_KEYS)]
     victim, rest = fleet.servers[1], [fleet.servers[0], fleet.servers[2]]
-    if isinstance(fleet.balancer, Envoy):
-        for name, count in fleet.balancer.removals().items():
-            report.tell(f"before the kill: {name}", count)
     with Probe(address) as probe:
         replayed_before = probe.homes(ids(crew.workers))
         before = probe.homes(ids(witnesses.workers))
         keys_before = probe.places(keys)
+    if isinstance(fleet.balancer, Envoy):
+        for name, count in fleet.balancer.ring().items():
+            report.tell(f"before the kill: {name}", count)
+    report.expect("servers that have keys", len(set(keys_before.values())), len(fleet.servers))
     with crew.under_way():
         victim.kill()
         took = wait_for_servers(address, [server.id for server in rest])
