@@ -13,10 +13,18 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirstPause{50};
 constexpr std::chrono::milliseconds kLongestPause{2'000};
+constexpr size_t kLongestId = 128;
+constexpr size_t kMostLeftBehind = 4;  // ids of earlier losses that are remembered
 
 bool IsLost(const Error& error) {
   return error.reason == "SESSION_UNKNOWN" || error.reason == "SESSION_EXPIRED" ||
          error.reason == "SESSION_EVICTED";
+}
+
+// One that no session has had; it begins with the caller's, if there is one.
+std::string NewId(const std::string& name) {
+  const std::string random = RandomId();
+  return name.empty() ? random : name.substr(0, kLongestId - 1 - random.size()) + "." + random;
 }
 
 // One that waits only so long for a session to arrive that may as well be made anew.
@@ -55,6 +63,8 @@ class ReplayingSession::Attempts {
     return absl::OkStatus();
   }
 
+  bool replaced = false;  // whether a session that was not where it was has been made anew
+
  private:
   const std::chrono::milliseconds limit_;
   std::chrono::milliseconds pause_ = kFirstPause;
@@ -67,21 +77,18 @@ ReplayingSession::ReplayingSession(std::shared_ptr<Connection> connection, Creat
       create_(std::move(create)),
       options_(options),
       session_(std::move(session)),
+      made_id_(session_->id()),
       history_(session_->num_layers(), session_->d_model_, options.max_history_bytes) {}
 
 absl::StatusOr<std::unique_ptr<ReplayingSession>> ReplayingSession::Create(
     Client& client, const CreateOptions& create, const ReplayOptions& options) {
-  CreateOptions named = create;
-  if (named.session_id.empty()) {
-    named.session_id = RandomId();
-  }
   std::shared_ptr<Connection> connection = Hasty(*client.connection());
-  absl::StatusOr<std::unique_ptr<Session>> session = Client(connection).CreateSession(named);
+  absl::StatusOr<std::unique_ptr<Session>> session = Client(connection).CreateSession(create);
   if (!session.ok()) {
     return session.status();
   }
   return std::unique_ptr<ReplayingSession>(
-      new ReplayingSession(std::move(connection), std::move(named), options, *std::move(session)));
+      new ReplayingSession(std::move(connection), create, options, *std::move(session)));
 }
 
 absl::StatusOr<PrefillResult> ReplayingSession::Prefill(int64_t layer,
@@ -151,7 +158,11 @@ absl::StatusOr<int64_t> ReplayingSession::Close() {
 
 absl::Status ReplayingSession::Mend(const absl::Status& status, Attempts* attempts) {
   const Error error = ErrorOf(status);
-  const bool lost = IsLost(error) && history_.complete();
+  // Positions are kept here: a session that is not where it was is an empty one, left by a Create
+  // whose answer was lost.
+  const bool other =
+      error.reason == "POSITION_MISMATCH" && !std::exchange(attempts->replaced, true);
+  const bool lost = (IsLost(error) || other) && history_.complete();
   if (!lost && !IsBroken(error)) {
     return status;
   }
@@ -159,12 +170,16 @@ absl::Status ReplayingSession::Mend(const absl::Status& status, Attempts* attemp
     return late;
   }
   // After a broken call the session repeats it by itself, with a rewind.
-  return lost ? Rebuild(attempts) : absl::OkStatus();
+  return lost ? Rebuild(!other, attempts) : absl::OkStatus();
 }
 
-absl::Status ReplayingSession::Rebuild(Attempts* attempts) {
+absl::Status ReplayingSession::Rebuild(bool find, Attempts* attempts) {
   while (true) {
-    absl::Status status = FindOrMake();
+    absl::Status status = find ? Find() : MakeAnew();
+    if (find && IsLost(ErrorOf(status))) {
+      status = MakeAnew();
+    }
+    find = find || made_id_ != session_->id();
     if (status.ok()) {
       status = Replay();
     }
@@ -179,16 +194,37 @@ absl::Status ReplayingSession::Rebuild(Attempts* attempts) {
   }
 }
 
-absl::Status ReplayingSession::FindOrMake() {
-  absl::StatusOr<std::unique_ptr<Session>> session = client_.CreateSession(create_);
-  if (ErrorOf(session.status()).reason == "SESSION_EXISTS") {
-    session = client_.AttachSession(create_.session_id);  // it has arrived after all
+absl::Status ReplayingSession::Find() { return Take(client_.AttachSession(made_id_)); }
+
+absl::Status ReplayingSession::Take(absl::StatusOr<std::unique_ptr<Session>> session) {
+  if (session.ok()) {
+    session_ = *std::move(session);
+    return absl::OkStatus();
   }
-  if (!session.ok()) {
-    return session.status();
+  return session.status();
+}
+
+absl::Status ReplayingSession::MakeAnew() {
+  CloseLeftBehind();
+  CreateOptions create = create_;
+  create.session_id = NewId(create_.session_id);
+  absl::StatusOr<std::unique_ptr<Session>> session = client_.CreateSession(create);
+  if (session.ok() || IsBroken(ErrorOf(session.status()))) {  // perhaps its answer was lost
+    left_behind_.push_back(std::exchange(made_id_, create.session_id));
+    if (left_behind_.size() > kMostLeftBehind) {
+      left_behind_.erase(left_behind_.begin());
+    }
   }
-  session_ = *std::move(session);
-  return absl::OkStatus();
+  return Take(std::move(session));
+}
+
+void ReplayingSession::CloseLeftBehind() {
+  std::erase_if(left_behind_, [&, reached = true](const std::string& id) mutable {
+    const absl::Status closed =
+        reached ? client_.CloseSession(id).status() : absl::UnavailableError("");
+    reached = closed.ok() || closed.code() == absl::StatusCode::kNotFound;
+    return closed.ok();
+  });
 }
 
 absl::Status ReplayingSession::Replay() {

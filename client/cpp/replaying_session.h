@@ -5,9 +5,10 @@
 //   auto answer = (*session)->Decode(0, row);  // a pause when the server has died meanwhile
 //
 // When the session is gone (its server died, or it expired or was evicted there) it is created
-// under the same id and affinity key where the client's calls go now, its rows are sent again, and
-// the call is repeated: with the same answers, bit for bit where the new server computes like the
-// old one.
+// under the same affinity key where the client's calls go now, its rows are sent again, and the
+// call is repeated: with the same answers, bit for bit where the new server computes like the old
+// one. Made anew it has another id: the server may have been out of reach alone, and what it still
+// holds must not be taken for the session when calls reach it again.
 #pragma once
 
 #include <chrono>
@@ -39,7 +40,8 @@ class ReplayingSession {
   static absl::StatusOr<std::unique_ptr<ReplayingSession>> Create(
       Client& client, const CreateOptions& create, const ReplayOptions& options = {});
 
-  const std::string& id() const { return create_.session_id; }
+  // Of the session that the server has now.
+  const std::string& id() const { return session_->id(); }
   // The position of the layer's next row.
   int64_t length(int64_t layer) const { return session_->length(layer); }
   int64_t history_bytes() const { return history_.bytes(); }
@@ -61,16 +63,22 @@ class ReplayingSession {
                    const ReplayOptions& options, std::unique_ptr<Session> session);
 
   // Sends the rows that the server's session lacks, once it is found or made anew.
-  absl::Status Rebuild(Attempts* attempts);
-  absl::Status FindOrMake();
+  absl::Status Rebuild(bool find, Attempts* attempts);
+  absl::Status Find();
+  absl::Status MakeAnew();
+  absl::Status Take(absl::StatusOr<std::unique_ptr<Session>> session);
+  // Frees what an earlier loss left on the server to which calls go now.
+  void CloseLeftBehind();
   absl::Status Replay();
   // Mends what `status` says, so that the call can be repeated; the status when that is of no use.
   absl::Status Mend(const absl::Status& status, Attempts* attempts);
 
-  Client client_;  // waits for moves, and less than others for what may not come
-  const CreateOptions create_;
+  Client client_;               // waits for moves, and less than others for what may not come
+  const CreateOptions create_;  // with the caller's id or none
   const ReplayOptions options_;
   std::unique_ptr<Session> session_;
+  std::string made_id_;                   // under which it was made last, or perhaps made
+  std::vector<std::string> left_behind_;  // where calls do not go now
   History history_;
 };
 

@@ -28,6 +28,11 @@ void FakeServer::LoseSessions() {
   sessions_.clear();
 }
 
+void FakeServer::SwitchReplica() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  sessions_.swap(elsewhere_);
+}
+
 void FakeServer::SetExport(const FakeExport& how) {
   std::lock_guard<std::mutex> lock(mutex_);
   export_ = how;

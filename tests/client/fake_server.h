@@ -55,6 +55,8 @@ class FakeServer : public v1::AttentionService::Service,
 
   // As a restart does.
   void LoseSessions();
+  // Calls go to a second replica with sessions of its own, or back to the first.
+  void SwitchReplica();
   // What grpc.health.v1 says.
   void SetServing(bool serving);
   void FailNext(const Failure& failure);
@@ -146,6 +148,7 @@ class FakeServer : public v1::AttentionService::Service,
   std::mutex mutex_;
   std::deque<Failure> failures_;
   std::map<std::string, std::vector<int64_t>> sessions_;
+  std::map<std::string, std::vector<int64_t>> elsewhere_;  // of the replica that is not asked
   std::set<std::string> moving_;
   FakeExport export_;
   int exports_ = 0;

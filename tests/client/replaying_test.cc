@@ -30,8 +30,8 @@ TEST(Replaying, ALostSessionIsMadeAnewAndTheCallRepeated) {
   EXPECT_EQ(session->history_bytes(), 40);
   server.LoseSessions();
   EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
-  EXPECT_EQ(server.Length("a", 0), 5);
-  EXPECT_EQ(server.Length("a", 1), 1);
+  EXPECT_EQ(server.Length(session->id(), 0), 5);
+  EXPECT_EQ(server.Length(session->id(), 1), 1);
   EXPECT_EQ(session->length(0), 5);
   // The prompt, then the last step by itself: it can be repeated.
   const auto replayed = server.prefills();
@@ -61,7 +61,7 @@ TEST(Replaying, APrefillInSeveralCallsGoesOnWhereItWas) {
   EXPECT_EQ(answer->output, kThreeAnswers);
   EXPECT_EQ(answer->output_position, 0);
   EXPECT_EQ(parts, kThreeAnswers);
-  EXPECT_EQ(server.Length("a", 0), 3);
+  EXPECT_EQ(server.Length(session->id(), 0), 3);
 }
 
 TEST(Replaying, ALossAfterALostAnswerAppendsOnce) {
@@ -74,11 +74,11 @@ TEST(Replaying, ALossAfterALostAnswerAppendsOnce) {
     }
     const int64_t length = session->length(0);
     ASSERT_TRUE(session->Decode(0, kRow).ok());
-    EXPECT_EQ(server.Length("a", 0), length + 1);
+    EXPECT_EQ(server.Length(session->id(), 0), length + 1);
   }
   server.FailNext({StatusCode::INTERNAL, "", true});  // a stream that was reset
   ASSERT_TRUE(session->Decode(0, kRow).ok());
-  EXPECT_EQ(server.Length("a", 0), 7);
+  EXPECT_EQ(server.Length(session->id(), 0), 7);
 }
 
 TEST(Replaying, ASessionThatHasArrivedMeanwhileIsTaken) {
@@ -87,8 +87,38 @@ TEST(Replaying, ASessionThatHasArrivedMeanwhileIsTaken) {
   const auto session = Filled(*client);
   server.FailNext({StatusCode::NOT_FOUND, "SESSION_UNKNOWN"});
   ASSERT_TRUE(session->Decode(0, kRow).ok());
-  EXPECT_EQ(server.Length("a", 0), 5);
+  EXPECT_EQ(server.Length(session->id(), 0), 5);
   EXPECT_EQ(server.prefills().size(), 1u) << "nothing was sent again";
+}
+
+TEST(Replaying, WhatIsLeftBehindIsNotTakenForTheSessionAndIsFreed) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  server.SwitchReplica();  // the first one lives, out of reach
+  ASSERT_TRUE(session->Rewind(3).ok());
+  ASSERT_TRUE(session->Decode(0, kRow).ok());  // another row in its place: as long as the copy
+  const std::string second = session->id();
+  EXPECT_EQ(second.substr(0, 2), "a.");
+  server.SwitchReplica();
+  EXPECT_EQ(server.Length("a", 0), 4);
+  ASSERT_TRUE(session->Decode(0, kRow).ok());
+  EXPECT_NE(session->id(), second);
+  EXPECT_EQ(server.Length(session->id(), 0), 5);
+  const auto left = *client->ListSessions();
+  ASSERT_EQ(left.size(), 1u) << "the copy is closed";
+  EXPECT_EQ(left[0].session_id(), session->id());
+}
+
+TEST(Replaying, ASessionThatIsNotWhereItWasIsMadeAnew) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  server.FailNext({StatusCode::FAILED_PRECONDITION, "POSITION_MISMATCH"});
+  EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
+  EXPECT_EQ(session->id().substr(0, 2), "a.");
+  EXPECT_EQ(server.Length(session->id(), 0), 5);
+  EXPECT_EQ(server.Length(session->id(), 1), 1);
 }
 
 TEST(Replaying, AnEvictedSessionComesBackAndAClosedOneDoesNot) {
@@ -110,8 +140,8 @@ TEST(Replaying, ARewindIsKept) {
   EXPECT_EQ(session->history_bytes(), 24);
   server.LoseSessions();
   ASSERT_TRUE(session->Rewind(1).ok());
-  EXPECT_EQ(server.Length("a", 0), 1);
-  EXPECT_EQ(server.Length("a", 1), 1);
+  EXPECT_EQ(server.Length(session->id(), 0), 1);
+  EXPECT_EQ(server.Length(session->id(), 1), 1);
 }
 
 TEST(Replaying, AFullServerIsWaitedForWhileItIsReplayed) {
@@ -122,7 +152,7 @@ TEST(Replaying, AFullServerIsWaitedForWhileItIsReplayed) {
   server.FailNext({StatusCode::NOT_FOUND, "SESSION_UNKNOWN"});
   server.FailNext({StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_SESSIONS", false, 10});
   ASSERT_TRUE(session->Decode(0, kRow).ok());
-  EXPECT_EQ(server.Length("a", 0), 5);
+  EXPECT_EQ(server.Length(session->id(), 0), 5);
 }
 
 TEST(Replaying, TheLastErrorComesWhenTheTimeIsOver) {

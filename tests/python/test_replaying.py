@@ -53,6 +53,44 @@ def test_a_killed_server_is_a_pause_and_the_same_bits(fleet, client):
         assert session.history_bytes == 4 * 95 * client.model().d_model * 4
 
 
+def on_stream(client, session, layer, x, **options):
+    with client.steps(resume=True) as stream:
+        return stream.submit_prefill(session, layer, x, **options).result(60)
+
+
+def by_call(client, session, layer, x, **options):
+    return session.prefill(layer, x, **options)
+
+
+@pytest.mark.parametrize("prefill", [by_call, on_stream])
+def test_a_copy_that_was_left_behind_is_not_taken_for_the_session(fleet, client, prefill):
+    """A server is out of the ring for a while: its copy has as many rows, but others."""
+    home = fleet.server_of(client.affinity_key)
+
+    def prompt(session):
+        session.prefill(1, rows(30, 1))
+
+    def other_rows(session):
+        return session.prefill(1, rows(3, 3), position=30, rewind=True)
+
+    def whole(session):
+        prompt(session)
+        other_rows(session)
+        return session.prefill(1, rows(2, 4)).output.tobytes()
+
+    expected = undisturbed(fleet, whole)
+    session = client.create_replaying_session(session_id="chat")
+    prompt(session)
+    prefill(client, session, 1, rows(3, 2))
+    fleet.put_out(home)
+    prefill(client, session, 1, rows(3, 3), position=30, rewind=True)
+    fleet.take_back(home)
+    assert prefill(client, session, 1, rows(2, 4)).output.tobytes() == expected
+    assert session.info().layer_lengths[1] == 35
+    with attnd.Client(home.address) as direct:
+        assert [one.session_id for one in direct.list_sessions()] == [session.session_id]
+
+
 def test_a_plain_session_is_lost_with_its_server(fleet, client):
     session = client.create_session()
     session.prefill(0, rows(3))

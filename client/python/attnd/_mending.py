@@ -44,6 +44,7 @@ def run(client: Any, work: Any, timeout: Optional[float]) -> Any:
     method = getattr(client._stubs.attention, work.kind.capitalize())
     error: Optional[AttndError]
     while work.sessions():
+        work.address()
         try:
             answer = client._once(method, work.request, timeout)
             error = work.accept(work.read([answer]), trouble_test(work))
@@ -76,19 +77,19 @@ def mend(client: Any, works: Sequence[Any], error: AttndError, recovery: Recover
     cause = recovery.take(error, any(work.repeated for work in works))
     client._moves.note_failure(error)
     recovery.pause(error)
-    infos: Any = {}  # by id: the session, or why there is none
+    infos: Any = {}  # by session: what the server has, or why there is nothing
     aimed = set()
     for work in works:
         work.repeated = True
         for session in work.sessions():
-            name = id_of(session)
-            if name not in infos:
-                infos[name] = _brought_back(client, session, cause, recovery)
-            if isinstance(infos[name], AttndError):
-                work.refuse(session, infos[name])
-            elif (name, work.layer) not in aimed:
-                aimed.add((name, work.layer))
-                work.aim(session, infos[name].layer_lengths[work.layer])
+            if session not in infos:
+                infos[session] = _brought_back(client, session, cause, recovery)
+            info = infos[session]
+            if isinstance(info, AttndError):
+                work.refuse(session, info)
+            elif (session, work.layer) not in aimed:
+                aimed.add((session, work.layer))
+                work.aim(session, info.layer_lengths[work.layer])
 
 
 def _brought_back(client: Any, session: Any, cause: Cause, recovery: Recovery) -> Any:

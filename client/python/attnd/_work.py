@@ -18,6 +18,11 @@ def id_of(session: Any) -> str:
     return session if isinstance(session, str) else session.session_id
 
 
+def _address(step: Any, session: Any) -> None:
+    """Names the session as it is named now: made anew it has another id."""
+    step.session_id = id_of(session)
+
+
 def _aim(step: Any, length: int, own: Tuple[bool, int]) -> bool:
     """Lets a step begin at its position, where the layer may have `length` rows: whether it cuts.
 
@@ -59,6 +64,10 @@ class PrefillWork:
     def sessions(self) -> List[Any]:
         """Those of which there is no answer yet."""
         return [] if self._result or self._failure else [self._session]
+
+    def address(self) -> None:
+        """Names the sessions in the request, before it is sent."""
+        _address(self.request, self._session)
 
     def steps_by_id(self) -> List[SequenceStep]:
         request = self.request
@@ -114,6 +123,11 @@ class DecodeWork:
     def sessions(self) -> List[Any]:
         return [self._steps[index].session for index in self._left]
 
+    def address(self) -> None:
+        """Names the sessions in the request, before it is sent."""
+        for index, one in zip(self._left, self.request.sequences):
+            _address(one, self._steps[index].session)
+
     def steps_by_id(self) -> List[SequenceStep]:
         return [
             SequenceStep(one.session_id, self._steps[index].num_tokens, one.position)
@@ -123,7 +137,7 @@ class DecodeWork:
     def aim(self, session: Any, length: int) -> None:
         name = id_of(session)
         for index, one in zip(self._left, self.request.sequences):
-            if one.session_id == name:
+            if id_of(self._steps[index].session) == name:
                 self.repeated |= _aim(one, length, self._own[index])
 
     def read(self, parts: Sequence[pb.DecodeResponse]) -> DecodeResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
@@ -213,19 +212,19 @@ class Client(Transfers):
         """A session that outlives its server: it keeps what it sent, and sends it again elsewhere.
 
         Args:
-          prefix_length, max_tokens, idle_ttl, session_id: as in create_session.
+          prefix_length, max_tokens, idle_ttl, session_id: as in create_session; made anew, the
+            session has an id that begins with this one.
           max_history_bytes: past so many bytes of rows they are let go, and with them the means to
             get over a loss; None: no limit.
         """
         request = pb.CreateSessionRequest(
-            session_id=session_id or secrets.token_hex(16),
             prefix_length=prefix_length,
             max_tokens=max_tokens,
             idle_ttl=_channel.duration(idle_ttl),
             affinity_key=self._affinity_key,
         )
         history = History(self._layer_count(), max_history_bytes)
-        session = ReplayingSession(self, request, history)
+        session = ReplayingSession(self, request, history, session_id)
         session._open(timeout)
         return session
 

@@ -155,6 +155,7 @@ class ResumingStepStream:
 
     def _send(self, step: _Step) -> None:
         stream = self._stream
+        step.work.address()
         try:
             sent_as = stream._send(
                 step.work, step.timeout, lambda future: self._answered(step, future)

@@ -25,6 +25,7 @@ class Balancer(grpc.GenericRpcHandler):
         self._lock = threading.Lock()
         self._servers, self._channels = list(servers), {}
         self._ready = []
+        self._out = []  # alive, but not for the balancer
         self.calls = []  # of each: its method and its key
         self._end = threading.Event()
         self._check()
@@ -49,6 +50,17 @@ class Balancer(grpc.GenericRpcHandler):
         with self._lock:
             self._servers.append(server)
 
+    def put_out(self, server):
+        """Its keys go elsewhere, as where health checks do not reach a server that lives."""
+        with self._lock:
+            self._out.append(server)
+        self._check()
+
+    def take_back(self, server):
+        with self._lock:
+            self._out.remove(server)
+        self._check()
+
     def server_of(self, key):
         """Where calls with this key go now; None: nowhere."""
         with self._lock:
@@ -69,10 +81,10 @@ class Balancer(grpc.GenericRpcHandler):
 
     def _check(self):
         with self._lock:
-            servers = list(self._servers)
+            servers = [server for server in self._servers if server not in self._out]
         ready = [server for server in servers if self._is_ready(server)]
         with self._lock:
-            self._ready = ready
+            self._ready = [server for server in ready if server not in self._out]
 
     def _watch(self, seconds):
         while not self._end.wait(seconds):
