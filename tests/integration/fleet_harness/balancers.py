@@ -8,7 +8,7 @@ import subprocess
 import time
 import urllib.request
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 from . import configs
 from .configs import Endpoint
@@ -94,17 +94,6 @@ class Envoy(Balancer):
 
     def _add(self, server: Endpoint) -> None:
         configs.write_envoy_cluster(self._folder, self._servers)
-
-    def ring(self) -> Dict[str, int]:
-        """What Envoy says of the servers in the ring, and how often it put one out."""
-        names = (
-            "membership_healthy",
-            "membership_change",
-            "outlier_detection.ejections_enforced_total",
-            "health_check.failure",
-            "upstream_cx_connect_timeout",
-        )
-        return {name: self.counter(f"cluster.attnd.{name}") for name in names}
 
     def counter(self, name: str) -> int:
         """A counter of Envoy's own, such as cluster.attnd.outlier_detection.ejections_enforced_total."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Set
+
 from .answers import Answers
-from .balancers import Envoy
 from .fleet import Fleet, wait_for_servers
 from .probe import Probe
 from .report import Report
@@ -16,7 +17,7 @@ NEW_KEYS = 2000  # without sessions
 def kill(fleet: Fleet, report: Report, answers: Answers) -> None:
     """SIGKILL: the sessions of that server are lost, no others; ReplayingSession makes its own anew, and all
     answers stay right. Started again under its name, the server has its keys again, and their sessions are
-    made anew once more."""
+    made anew once more, as they are when it is killed again."""
     with kept_and_lost(fleet, report, answers) as (crew, witnesses):
         _kill(fleet, crew, witnesses, report)
         _start_again(fleet, crew, report)
@@ -27,12 +28,9 @@ def _kill(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
     keys = [f"key-{number}" for number in range(NEW_KEYS)]
     victim, rest = fleet.servers[1], [fleet.servers[0], fleet.servers[2]]
     with Probe(address) as probe:
-        replayed_before = probe.homes(ids(crew.workers))
+        replayed_before = list(probe.homes(ids(crew.workers)).values())
         before = probe.homes(ids(witnesses.workers))
         keys_before = probe.places(keys)
-    if isinstance(fleet.balancer, Envoy):
-        for name, count in fleet.balancer.ring().items():
-            report.tell(f"before the kill: {name}", count)
     report.expect("servers that have keys", len(set(keys_before.values())), len(fleet.servers))
     with crew.under_way():
         victim.kill()
@@ -41,7 +39,7 @@ def _kill(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
     there = [one for one, server in before.items() if server == victim.id]
     with Probe(address) as probe:
         after = probe.homes(ids(witnesses.workers))
-        replayed_after = probe.homes(ids(crew.workers))
+        replayed_after = list(probe.homes(ids(crew.workers)).values())
         keys_after = probe.places(keys)
     report.tell("sessions that nobody replays", len(before))
     report.expect("  lost", sum(server is None for server in after.values()), len(there))
@@ -49,12 +47,13 @@ def _kill(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
     report.expect("  lost that were not on the killed server", sum(after[one] is None for one in apart), 0)
     elsewhere = [one for one in before if after[one] not in (None, before[one])]
     report.expect("  found on another server than before", len(elsewhere), 0)
-    on_victim = [one for one, server in replayed_before.items() if server == victim.id]
-    anew = [one for one in on_victim if replayed_after[one] in (rest[0].id, rest[1].id)]
-    stayed = [one for one in replayed_before if replayed_after[one] == replayed_before[one]]
-    report.tell("replaying sessions", len(replayed_before))
-    report.expect("  made anew on another server", len(anew), len(on_victim))
-    report.expect("  that stayed where they were", len(stayed), len(replayed_before) - len(on_victim))
+    replayed = list(zip(replayed_before, replayed_after))
+    on_victim = [now for past, now in replayed if past == victim.id]
+    anew = sum(now in (rest[0].id, rest[1].id) for now in on_victim)
+    stayed = sum(now == past for past, now in replayed)
+    report.tell("replaying sessions", len(replayed))
+    report.expect("  made anew on another server", anew, len(on_victim))
+    report.expect("  that stayed where they were", stayed, len(replayed) - len(on_victim))
     survivors = [key for key in keys if keys_before[key] != victim.id]
     report.tell("keys of the other servers", len(survivors))
     report.expect("  that changed places", sum(keys_after[key] != keys_before[key] for key in survivors), 0)
@@ -75,9 +74,27 @@ def _start_again(fleet: Fleet, crew: Crew, report: Report) -> None:
     moved = sum(keys_after[key] != keys_before[key] for key in keys)
     report.tell("the killed server is started again: keys that it has", back)
     report.expect("  that changed places among the others", moved - back, 0)
-    copies = sum(len(before.keys() & set(server.sessions())) for server in fleet.servers)
-    returned = sum(after[one] == again.id for one in before)
+    returned = sum(server == again.id for server in after.values())
     report.expect("  replaying sessions that it has, made anew there", returned, EACH * len(its_own))
-    elsewhere = [one for one in before if after[one] not in (before[one], again.id)]
-    report.expect("  elsewhere than before, but not there", len(elsewhere), 0)
-    report.expect("  copies left behind on the others", copies - len(before), returned)
+    elsewhere = [one for one in after if one not in before and after[one] != again.id]
+    report.expect("  made anew elsewhere", len(elsewhere), 0)
+    left = before.keys() - after.keys()
+    report.expect("  copies left behind on the others", _held(fleet, left), returned)
+    _kill_again(fleet, crew, left, report)
+
+
+def _kill_again(fleet: Fleet, crew: Crew, left: Set[str], report: Report) -> None:
+    """Its sessions go back to where the copies are that were left behind there."""
+    first, victim, third = fleet.servers
+    with crew.under_way():
+        victim.kill()
+        wait_for_servers(fleet.balancer.address, [first.id, third.id])
+    with Probe(fleet.balancer.address) as probe:
+        homes = list(probe.homes(ids(crew.workers)).values())
+    report.expect("killed again: replaying sessions", sum(home in (first.id, third.id) for home in homes), len(homes))
+    report.expect("  copies that were left behind on the others", _held(fleet, left), 0)
+
+
+def _held(fleet: Fleet, sessions: Set[str]) -> int:
+    """How many of the sessions are on a server."""
+    return sum(len(sessions.intersection(server.sessions())) for server in fleet.servers if server.running)

@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Callable, Counter, Iterator, List, Sequence
+from typing import Any, Callable, Counter, Iterator, List, Sequence, Set
 
 import attnd
 import numpy as np
@@ -77,6 +77,7 @@ class Worker:
         self._answers, self._tally = answers, tally
         self.row = 0  # of every session and layer
         self.sessions: List[Any] = []
+        self._failed: Set[int] = set()  # numbers that miss a row: no answer is that of the reference
         self.client = self._connect()
 
     def _connect(self) -> attnd.Client:
@@ -110,18 +111,23 @@ class Worker:
         try:
             call()
         except attnd.AttndError as error:
-            self._tally.fail(error, len(self.numbers))
+            self._fail(error, self.numbers)
         self._tally.took(time.monotonic() - begun)
 
     def _take(self, layer: int, answer: attnd.DecodeResult) -> None:
         for number, one in zip(self.numbers, answer.results):
             if one.error is not None:
-                self._tally.fail(one.error)
+                self._fail(one.error, [number])
             else:
                 self._judge(layer, number, self.row, one.output)
 
     def _judge(self, layer: int, number: int, row: int, output: np.ndarray) -> None:
-        self._tally.judge(self._answers.right(layer, number, row, output))
+        if number not in self._failed:
+            self._tally.judge(self._answers.right(layer, number, row, output))
+
+    def _fail(self, error: Exception, numbers: Sequence[int]) -> None:
+        self._failed.update(numbers)
+        self._tally.fail(error, len(numbers))
 
     def reconnect(self) -> None:
         """A new connection under the same key; the sessions are looked up by their ids."""
@@ -150,7 +156,7 @@ class StreamingWorker(Worker):
                 try:
                     self._take(layer, future.result(60))
                 except attnd.AttndError as error:
-                    self._tally.fail(error, len(self.numbers))
+                    self._fail(error, self.numbers)
 
         self._timed(all_layers)
         self.row += 1
