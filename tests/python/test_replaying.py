@@ -79,7 +79,7 @@ def test_a_copy_that_was_left_behind_is_not_taken_for_the_session(fleet, client,
         return session.prefill(1, rows(2, 4)).output.tobytes()
 
     expected = undisturbed(fleet, whole)
-    session = client.create_replaying_session(session_id="chat")
+    session = client.create_replaying_session()
     prompt(session)
     prefill(client, session, 1, rows(3, 2))
     fleet.put_out(home)

@@ -53,11 +53,15 @@ class History:
         self._layers = [_Layer() for _ in range(num_layers)]
         self.max_bytes = max_bytes
         self.bytes = 0
+        self.version = 0  # changes with the rows
         self.complete = True  # whether a session can be made from it
 
     @property
     def num_layers(self) -> int:
         return len(self._layers)
+
+    def length(self, layer: int) -> int:
+        return self._layers[layer].length
 
     def put(self, layer: int, position: int, hidden: pb.Tensor) -> None:
         """The layer was cut to `position`, and these rows were appended."""
@@ -79,6 +83,7 @@ class History:
         self._count()
 
     def _count(self) -> None:
+        self.version += 1
         self.bytes = sum(len(rows) for kept in self._layers for _, _, rows in kept.runs)
         if self.max_bytes is not None and self.bytes > self.max_bytes:
             self._let_go()
@@ -86,6 +91,7 @@ class History:
     def _let_go(self) -> None:
         self._layers = [_Layer() for _ in self._layers]
         self.complete, self.bytes = False, 0
+        self.version += 1
 
     def copy(self, position: int) -> "History":
         """That of a fork which holds [0, position), or with 0 each layer as it is."""

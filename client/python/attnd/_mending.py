@@ -10,7 +10,7 @@ from . import _calls
 from ._proto import attnd_pb2 as pb
 from ._recovery import Cause, Recovery, cause_of, found
 from ._work import DecodeWork, PrefillWork, id_of
-from .errors import AttndError
+from .errors import AttndError, FailedPrecondition, NotFound
 from .types import SequenceStep
 
 
@@ -32,6 +32,15 @@ def decode_work(
     return work
 
 
+def unsettled(work: Any) -> Optional[AttndError]:
+    """Why a step must not be sent before its sessions are brought back; None: it may be."""
+    for session in work.sessions():
+        if not isinstance(session, str) and session._unsettled(work.layer, work.place(session)[0]):
+            text = f"session {id_of(session)} may hold rows of a step that failed"
+            return NotFound(text, reason="SESSION_UNKNOWN")
+    return None
+
+
 def _take_place(work: Any, session: Any, position: int) -> None:
     """Of a step that has failed before this one."""
     if not isinstance(session, str):
@@ -42,20 +51,22 @@ def run(client: Any, work: Any, timeout: Optional[float]) -> Any:
     """The result of a step, over losses of its sessions."""
     recovery = Recovery(client._recovery_timeout)
     method = getattr(client._stubs.attention, work.kind.capitalize())
-    error: Optional[AttndError]
+    error = unsettled(work)
     while work.sessions():
-        work.address()
-        try:
-            answer = client._once(method, work.request, timeout)
-            error = work.accept(work.read([answer]), trouble_test(work))
-        except AttndError as failure:
-            error = failure
+        if error is None:
+            work.address()
+            try:
+                answer = client._once(method, work.request, timeout)
+                error = work.accept(work.read([answer]), trouble_test(work))
+            except AttndError as failure:
+                error = failure
         if error is None:
             break
         try:
             mend(client, [work], error, recovery)
         except AttndError as final:
             work.give_up(final)
+        error = None
     return work.result()
 
 
@@ -72,13 +83,14 @@ def trouble_test(work: Any) -> Callable[[Any, AttndError], bool]:
 def mend(client: Any, works: Sequence[Any], error: AttndError, recovery: Recovery) -> None:
     """Brings the sessions of steps back, so that these can be sent again; raises a final error.
 
-    The steps are in order: where one layer has several, the first of them cuts it.
+    The steps are in order: where one layer has several, the first of them cuts it. One that is
+    not next to those before it has lost the step between, which failed: so does it.
     """
     cause = recovery.take(error, any(work.repeated for work in works))
     client._moves.note_failure(error)
     recovery.pause(error)
     infos: Any = {}  # by session: what the server has, or why there is nothing
-    aimed = set()
+    ends: Any = {}  # by session and layer: where the steps so far end
     for work in works:
         work.repeated = True
         for session in work.sessions():
@@ -87,9 +99,23 @@ def mend(client: Any, works: Sequence[Any], error: AttndError, recovery: Recover
             info = infos[session]
             if isinstance(info, AttndError):
                 work.refuse(session, info)
-            elif (session, work.layer) not in aimed:
-                aimed.add((session, work.layer))
-                work.aim(session, info.layer_lengths[work.layer])
+            elif work.layer < len(info.layer_lengths):
+                _line_up(work, session, info, ends)
+
+
+def _line_up(work: Any, session: Any, info: pb.Session, ends: Any) -> None:
+    place, layer = (session, work.layer), work.layer
+    position, rows = work.place(session)
+    length = info.layer_lengths[layer]
+    end = length if isinstance(session, str) else session._end(layer, info)
+    end = ends.get(place, end)
+    if position > end:
+        text = f"position is {position}; expected {end}, the layer's length"
+        work.refuse(session, FailedPrecondition(text, reason="POSITION_MISMATCH"))
+        return
+    if place not in ends:
+        work.aim(session, length)
+    ends[place] = position + rows
 
 
 def _brought_back(client: Any, session: Any, cause: Cause, recovery: Recovery) -> Any:

@@ -125,6 +125,19 @@ class Recovery:
         time.sleep(pause)
 
 
+def insist(client: Any, call: Callable[[], Any]) -> Any:
+    """The answer of a call that needs any server, once one answers."""
+    recovery = Recovery(client._recovery_timeout)
+    while True:
+        try:
+            return call()
+        except AttndError as error:
+            if not client._connected:  # never: the address may be wrong
+                raise
+            recovery.take(error)
+            recovery.pause(error)
+
+
 def _may_arrive(client: Any, cause: Cause, replays: bool, recovery: Recovery) -> bool:
     """Whether a session that is not there may yet come."""
     moves = client._moves

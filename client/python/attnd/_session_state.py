@@ -51,16 +51,28 @@ class SessionState:
         if 0 <= layer < len(self._lengths):
             self._lengths[layer] = length
 
-    def _done(self, layer: int, position: int, hidden: Any) -> None:
-        """A step was answered: these rows (a Tensor) are in the layer from `position` on."""
+    def _accept(self, session_id: str, layer: int, position: int, hidden: Any) -> bool:
+        """A step was answered: these rows (a Tensor) are in the layer from `position` on.
 
-    def _gave_up(self, layer: int, position: int, rows: int) -> None:
-        """A step failed, and whether it was done is not known."""
+        False: not of this session, which has another id by now.
+        """
+        return True
+
+    def _gave_up(self, layer: int, position: int, rows: int, doubtful: bool) -> None:
+        """A step failed. `doubtful`: it may be done all the same."""
         self._set(layer, None)
+
+    def _end(self, layer: int, info: Any = None) -> Optional[int]:
+        """Where the layer's next row belongs, by the server's word (a Session) if it is given."""
+        return self._known(layer) if info is None else info.layer_lengths[layer]
 
     def _length_for(self, layer: int, position: int) -> int:
         """What the layer's length may be where a step begins at `position`."""
         return position
+
+    def _unsettled(self, layer: int, position: int) -> bool:
+        """Whether a step at `position` must wait until the session has been brought back."""
+        return False
 
     def _failed(self, layer: int, error: AttndError, repeated: bool = False) -> None:
         """After an error of attnd's own the layer is as it was; after others nobody knows.

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _calls
 from ._proto import attnd_pb2 as pb
-from .errors import AttndError
+from .errors import AttndError, NotFound
 from .types import DecodeResult, PrefillResult, SequenceResult, SequenceStep, Timing
 
 IsTrouble = Callable[[Any, AttndError], bool]  # of a session's error: whether to get over it
@@ -33,18 +33,27 @@ def _aim(step: Any, length: int, own: Tuple[bool, int]) -> bool:
     return cuts
 
 
-def _done(session: Any, step: Any, layer: int, rows: pb.Tensor, length: Optional[int]) -> None:
-    """`length`: the layer's now; None on a stream, where sessions are ahead of their answers."""
+def _accept(
+    session: Any, step: Any, layer: int, rows: pb.Tensor, length: Optional[int]
+) -> Optional[AttndError]:
+    """`length`: the layer's now; None on a stream, where sessions are ahead of their answers.
+
+    The error is that of a step which has to be sent again.
+    """
     if isinstance(session, str):
-        return
-    session._done(layer, step.position, rows)
+        return None
+    if not session._accept(step.session_id, layer, step.position, rows):
+        text = f"session {step.session_id} has been made anew as {session.session_id}"
+        return NotFound(text, reason="SESSION_UNKNOWN")
     if length is not None:
         session._set(layer, length)
+    return None
 
 
-def _gave_up(session: Any, layer: int, position: int, rows: int) -> None:
+def _gave_up(work: Any, session: Any, position: int, rows: int, error: AttndError) -> None:
     if not isinstance(session, str):
-        session._gave_up(layer, position, rows)
+        doubtful = work.repeated or error.reason in ("", "BAD_ANSWER")
+        session._gave_up(work.layer, position, rows, doubtful)
 
 
 class PrefillWork:
@@ -69,6 +78,17 @@ class PrefillWork:
         """Names the sessions in the request, before it is sent."""
         _address(self.request, self._session)
 
+    def place(self, session: Any) -> Tuple[int, int]:
+        """Where the session's step begins, and its rows."""
+        return self.request.position, self.request.hidden.shape[0]
+
+    def rewinds(self) -> bool:
+        return self.request.rewind
+
+    def starts(self) -> Dict[Any, int]:
+        """Where the step of each session begins of which there is no answer yet."""
+        return {session: self.place(session)[0] for session in self.sessions()}
+
     def steps_by_id(self) -> List[SequenceStep]:
         request = self.request
         return [SequenceStep(request.session_id, request.hidden.shape[0], request.position)]
@@ -81,15 +101,16 @@ class PrefillWork:
         return _calls.prefill_result(parts, self.request.hidden.shape[1])
 
     def accept(self, answer: PrefillResult, is_trouble: IsTrouble) -> Optional[AttndError]:
-        self._result = answer
         length = None if self.streamed else answer.length
-        _done(self._session, self.request, self.layer, self.request.hidden, length)
-        return None
+        error = _accept(self._session, self.request, self.layer, self.request.hidden, length)
+        if error is None:
+            self._result = answer
+        return error
 
     def refuse(self, session: Any, error: AttndError) -> None:
         """The session's step has failed for good."""
         self._failure = error
-        _gave_up(session, self.layer, self.request.position, self.request.hidden.shape[0])
+        _gave_up(self, session, *self.place(session), error)
 
     def give_up(self, error: AttndError) -> None:
         """So has what is left."""
@@ -128,6 +149,23 @@ class DecodeWork:
         for index, one in zip(self._left, self.request.sequences):
             _address(one, self._steps[index].session)
 
+    def place(self, session: Any) -> Tuple[int, int]:
+        """Where the session's step begins, and its rows."""
+        at = self._places(session)[0]
+        return self.request.sequences[at].position, self._steps[self._left[at]].num_tokens
+
+    def rewinds(self) -> bool:
+        return any(one.rewind for one in self.request.sequences)
+
+    def starts(self) -> Dict[Any, int]:
+        """Where the step of each session begins of which there is no answer yet."""
+        left = zip(self.sessions(), self.request.sequences)
+        return {session: one.position for session, one in left}
+
+    def _places(self, session: Any) -> List[int]:
+        name = id_of(session)
+        return [at for at, one in enumerate(self.sessions()) if id_of(one) == name]
+
     def steps_by_id(self) -> List[SequenceStep]:
         return [
             SequenceStep(one.session_id, self._steps[index].num_tokens, one.position)
@@ -135,10 +173,9 @@ class DecodeWork:
         ]
 
     def aim(self, session: Any, length: int) -> None:
-        name = id_of(session)
-        for index, one in zip(self._left, self.request.sequences):
-            if id_of(self._steps[index].session) == name:
-                self.repeated |= _aim(one, length, self._own[index])
+        for at in self._places(session):
+            own = self._own[self._left[at]]
+            self.repeated |= _aim(self.request.sequences[at], length, own)
 
     def read(self, parts: Sequence[pb.DecodeResponse]) -> DecodeResult:
         return _calls.decode_result(parts, self.steps_by_id(), self._width)
@@ -151,28 +188,30 @@ class DecodeWork:
         for place, (rows, one) in enumerate(zip(self._rows(), answer.results)):
             index = self._left[place]
             session = self._steps[index].session
-            if one.error is not None and is_trouble(session, one.error):
+            error = one.error
+            if error is None:
+                step, length = self.request.sequences[place], None if self.streamed else one.length
+                error = _accept(session, step, self.layer, rows, length)
+            if error is not None and is_trouble(session, error):
                 again.append(place)
-                trouble = trouble or one.error
+                trouble = trouble or error
                 continue
             self._answers[index] = one
-            if one.ok:
-                length = None if self.streamed else one.length
-                _done(session, self.request.sequences[place], self.layer, rows, length)
+            if error is not None:
+                _gave_up(self, session, *self.place(session), error)
         self._keep(again)
         return trouble
 
     def refuse(self, session: Any, error: AttndError) -> None:
         """The session's sequence has failed for good."""
-        names = [id_of(one) for one in self.sessions()]
-        if id_of(session) not in names:
+        places = self._places(session)
+        if not places:
             return  # it was cancelled meanwhile
-        place = names.index(id_of(session))
-        index, one = self._left[place], self.request.sequences[place]
-        rows = self._steps[index].num_tokens
-        self._answers[index] = SequenceResult(np.zeros((rows, self._width), "f4"), 0, error)
-        _gave_up(session, self.layer, one.position, rows)
-        self._keep([i for i in range(len(self._left)) if i != place])
+        position, rows = self.place(session)
+        none = np.zeros((rows, self._width), "f4")
+        self._answers[self._left[places[0]]] = SequenceResult(none, 0, error)
+        _gave_up(self, session, position, rows, error)
+        self._keep([i for i in range(len(self._left)) if i != places[0]])
 
     def give_up(self, error: AttndError) -> None:
         """So has what is left."""

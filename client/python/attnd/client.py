@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
 import grpc
 import numpy as np
 
-from . import _calls, _channel, _mending, _moves, _retry
+from . import _calls, _channel, _mending, _moves, _recovery, _retry
 from ._history import History
 from ._proto import attnd_pb2 as pb
 from .errors import AttndError, Unavailable, from_rpc_error
@@ -212,8 +212,9 @@ class Client(Transfers):
         """A session that outlives its server: it keeps what it sent, and sends it again elsewhere.
 
         Args:
-          prefix_length, max_tokens, idle_ttl, session_id: as in create_session; made anew, the
-            session has an id that begins with this one.
+          prefix_length, max_tokens, idle_ttl, session_id: as in create_session. Made anew, or where
+            the answer of its making was lost, the session has another id: this one, the first 95
+            characters of it, and a random ending.
           max_history_bytes: past so many bytes of rows they are let go, and with them the means to
             get over a loss; None: no limit.
         """
@@ -223,7 +224,7 @@ class Client(Transfers):
             idle_ttl=_channel.duration(idle_ttl),
             affinity_key=self._affinity_key,
         )
-        history = History(self._layer_count(), max_history_bytes)
+        history = History(_recovery.insist(self, self._layer_count), max_history_bytes)
         session = ReplayingSession(self, request, history, session_id)
         session._open(timeout)
         return session

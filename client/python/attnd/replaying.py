@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import secrets
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 import numpy as np
 
 from . import _channel, _mending
 from ._history import History
+from ._names import Names
 from ._proto import attnd_pb2 as pb
-from ._recovery import Cause, Recovery, found, is_broken
-from .errors import AlreadyExists, AttndError, NotFound
+from ._recovery import Cause, Recovery, cause_of, found
+from .errors import AttndError, NotFound
 from .session import Session
 from .types import PrefillResult, SessionInfo
 
 if TYPE_CHECKING:
     from .client import Client
-
-
-_LONGEST_ID = 128
-_MOST_LEFT_BEHIND = 4  # ids of earlier losses that are remembered
-
-
-def _new_id(name: Optional[str]) -> str:
-    """One that no session has had."""
-    if name is None:
-        return secrets.token_hex(16)
-    ending = "." + secrets.token_hex(16)
-    return name[: _LONGEST_ID - len(ending)] + ending
 
 
 class ReplayingSession(Session):
@@ -48,6 +38,9 @@ class ReplayingSession(Session):
     A call that failed left nothing behind: the next one takes its place. `retries` is not needed.
     """
 
+    # The history is what the session is. A server's session has `_id` only once it holds all of it,
+    # and a step counts only when the session of that id has answered it.
+
     replays = True
 
     def __init__(
@@ -57,16 +50,19 @@ class ReplayingSession(Session):
         history: History,
         name: Optional[str] = None,
     ):
-        """`name`: the caller's for the session; it begins the ids, of which the first is it."""
-        request.session_id = name or _new_id(name)
+        self._names = Names(name)
+        request.session_id = self._names.first()
         fresh = pb.Session(session_id=request.session_id, prefix_length=request.prefix_length)
         fresh.layer_lengths.extend([0] * history.num_layers)
         super().__init__(client, SessionInfo.from_proto(fresh))
-        self._request = request  # of the session that the server has now
-        self._named = name
-        self._left_behind: List[str] = []  # where calls do not go now
+        self._request = request
         self._history = history
-        self._unsure: Dict[int, int] = {}  # by layer: its length, if the step that failed was done
+        # By layer, steps that failed and may be done all the same: where one that appends ends;
+        # None: one that did more.
+        self._doubts: Dict[int, Optional[int]] = {}
+        self._gone = False  # `_id` was closed, to make it anew
+        self._making = threading.Lock()  # held while it is brought back
+        self._lock = threading.RLock()  # guards the history, the doubts and `_id`
 
     @property
     def history_bytes(self) -> int:
@@ -80,11 +76,16 @@ class ReplayingSession(Session):
 
     def rewind(self, position: int, *, timeout: Optional[float] = None) -> SessionInfo:
         """Cuts every layer longer than `position` to it, or changes nothing and raises."""
+        self._settle()
         request = pb.RewindSessionRequest(position=position)
-        info = self._mended(self._client._stubs.sessions.RewindSession, request, timeout)
-        self._history.cut(position)
+        method = self._client._stubs.sessions.RewindSession
+        try:
+            info = self._mended(method, request, timeout, lambda: self._history.cut(position))
+        except AttndError as error:
+            if not error.reason or cause_of(error) is not None:  # it may be done
+                self._doubts.update(dict.fromkeys(range(self._history.num_layers)))
+            raise
         self._lengths = [min(length or 0, position) for length in self._lengths]
-        self._unsure = {layer: min(end, position) for layer, end in self._unsure.items()}
         return SessionInfo.from_proto(info)
 
     def info(self, *, timeout: Optional[float] = None) -> SessionInfo:
@@ -110,14 +111,16 @@ class ReplayingSession(Session):
             idle_ttl=ttl,
             affinity_key=self._request.affinity_key,
         )
-        twin = ReplayingSession(self._client, made, self._history.copy(position), session_id)
+        self._settle()
+        with self._lock:
+            twin = ReplayingSession(self._client, made, self._history.copy(position), session_id)
         request = pb.ForkSessionRequest(position=position, max_tokens=max_tokens, idle_ttl=ttl)
-        method = self._client._stubs.sessions.ForkSession
-        twin._take(SessionInfo.from_proto(self._mended(method, request, timeout, twin)))
+        info = self._make(twin, self._client._stubs.sessions.ForkSession, request, timeout)
+        twin._take_copy(info)
         return twin
 
     def close(self, *, timeout: Optional[float] = None) -> int:
-        """Ends the session; the bytes that it freed, 0 where it is lost."""
+        """Ends the session; the bytes that it freed, 0 where it is lost or out of reach."""
         request = pb.CloseSessionRequest(session_id=self._id)
         method, freed = self._client._stubs.sessions.CloseSession, 0
         try:
@@ -125,37 +128,59 @@ class ReplayingSession(Session):
         except NotFound:
             pass
         self._closed = True
+        self._close_left()
         return freed
 
     def _open(self, timeout: Optional[float]) -> None:
-        self._mended(self._client._stubs.sessions.CreateSession, self._request, timeout, self)
+        method = self._client._stubs.sessions.CreateSession
+        self._make(self, method, self._request, timeout)
+
+    def _make(
+        self, made: "ReplayingSession", method: Any, request: Any, timeout: Optional[float]
+    ) -> pb.Session:
+        """The session that a call makes, of this one or by itself.
+
+        Once it may have been made without our knowing, it is made under another id.
+        """
+        recovery = Recovery(self._client._recovery_timeout)
+        while True:
+            request.session_id = self._id
+            if made is not self:
+                request.new_session_id = made._id
+            try:
+                return self._client._once(method, request, timeout)
+            except AttndError as error:
+                cause = recovery.take(error)
+                recovery.pause(error)
+                if not error.reason:
+                    made._rename(made._names.another())
+            if made is not self:
+                self._bring_back(cause, recovery)
+            made._close_left()  # what takes memory there, and perhaps the last session's place
 
     def _mended(
         self,
         method: Any,
         request: Any,
         timeout: Optional[float],
-        made: Optional["ReplayingSession"] = None,
+        done: Callable[[], None] = lambda: None,
     ) -> Any:
-        """The answer of a call that can be repeated; `made`: the session that it makes."""
+        """The answer of a call that can be repeated; `done` takes over what it led to."""
         recovery = Recovery(self._client._recovery_timeout)
         while True:
             request.session_id = self._id
-            if made not in (None, self):
-                request.new_session_id = made._id
             try:
-                return self._client._once(method, request, timeout)
-            except AlreadyExists:
-                if made is None or not recovery.begun:
-                    raise
-                return made._bring_back(Cause.ABSENT, recovery)  # a lost answer has made it
+                answer = self._client._once(method, request, timeout)
             except AttndError as error:
                 cause = recovery.take(error)
                 recovery.pause(error)
-            if made is not None and made._named is None:
-                made._become(made._request_anew())  # it may be there, where calls no longer go
-            if made is not self:
-                self._bring_back(cause, recovery)
+            else:
+                with self._lock:
+                    if request.session_id == self._id:
+                        done()
+                        return answer
+                continue  # it was made anew meanwhile
+            self._bring_back(cause, recovery)
 
     # ---------------------------------------------------------------- what steps led to
 
@@ -171,107 +196,157 @@ class ReplayingSession(Session):
         work = _mending.prefill_work(self, layer, position, hidden, options)
         return _mending.run(self._client, work, timeout)
 
+    def _end(self, layer: int, info: Optional[pb.Session] = None) -> Optional[int]:
+        """Where the layer's next row belongs, as far as steps were answered."""
+        if self._history.complete and layer < self._history.num_layers:
+            return self._history.length(layer)
+        return super()._end(layer, info)
+
     def _length_for(self, layer: int, position: int) -> int:
-        """What the layer's length may be where a step begins at `position`."""
-        length = self._known(layer)
-        return self._unsure.get(layer, position) if position == length else position
+        doubt = self._doubts.get(layer)
+        return position if doubt is None or position != self._end(layer) else doubt
 
-    def _done(self, layer: int, position: int, hidden: pb.Tensor) -> None:
-        self._history.put(layer, position, hidden)
-        self._unsure.pop(layer, None)
+    def _unsettled(self, layer: int, position: int) -> bool:
+        if layer not in self._doubts or not self._history.complete:
+            return False
+        if position != self._end(layer):
+            self._doubts[layer] = None
+        return self._doubts[layer] is None
 
-    def _gave_up(self, layer: int, position: int, rows: int) -> None:
-        self._unsure[layer] = position + rows
-        self._set(layer, min(position, self._known(layer) or 0))
+    def _settle(self) -> None:
+        """Leaves nothing of steps that failed and may be done."""
+        if self._doubts and self._history.complete:
+            self._bring_back(Cause.STUCK, Recovery(self._client._recovery_timeout))
+
+    def _accept(self, session_id: str, layer: int, position: int, hidden: pb.Tensor) -> bool:
+        with self._lock:
+            if self._closed:
+                return True
+            if session_id != self._id:
+                return False
+            if self._history.complete and position > self._history.length(layer):
+                self._doubts[layer] = None  # behind a step that was given up, and is done
+                return False
+            self._history.put(layer, position, hidden)
+            self._doubts.pop(layer, None)
+            return True
+
+    def _gave_up(self, layer: int, position: int, rows: int, doubtful: bool) -> None:
+        with self._lock:
+            if doubtful:
+                appends = layer not in self._doubts and position == self._end(layer)
+                self._doubts[layer] = position + rows if appends else None
+            kept = self._history.complete
+            self._set(layer, self._end(layer) if kept else min(position, self._known(layer) or 0))
+
+    def _take_copy(self, info: pb.Session) -> None:
+        """The session is a fork, which the server has so."""
+        kept = [self._end(layer, info) for layer in range(self._history.num_layers)]
+        for layer, length in enumerate(info.layer_lengths):
+            if length != kept[layer]:  # by steps that were not answered then
+                self._doubts[layer] = None
+        self._lengths = list(kept)
 
     # ---------------------------------------------------------------- making it anew
 
     def _bring_back(self, cause: Cause, recovery: Recovery) -> pb.Session:
-        while True:
-            info = self._found_or_made(cause, recovery)
-            try:
-                return self._replay(info)
-            except AttndError as error:
-                cause = self._wait(error, recovery, cause)
-
-    @staticmethod
-    def _wait(error: AttndError, recovery: Recovery, cause: Cause) -> Cause:
-        """Pauses before the next try; raises the error where it is final."""
-        full = error.retry_after is not None and error.reason not in ("DRAINING", "SESSION_MOVING")
-        if not full:  # the new server may get room, until the time is over
-            cause = recovery.take(error, repeated=True)
-        recovery.pause(error)
-        return cause
+        with self._making:
+            return self._found_or_made(cause, recovery)
 
     def _found_or_made(self, cause: Cause, recovery: Recovery) -> pb.Session:
         replayable = self._history.complete
-        discarded = None
-        while True:
-            try:
-                if cause is Cause.STUCK and replayable:
-                    self._discard()
-                    cause, discarded = Cause.GONE, self._id
-                if self._id != discarded:
-                    return found(self._client, self._id, cause, recovery, replayable)
-            except NotFound as error:
-                if not replayable or self._closed or error.reason == "SESSION_CLOSED":
-                    raise
-            try:
-                return self._make_anew()
-            except AttndError as error:
-                cause = self._wait(error, recovery, cause)
-
-    def _make_anew(self) -> pb.Session:
-        self._close_left_behind()
-        request = self._request_anew()
+        spoiled = cause is Cause.STUCK or self._gone or None in self._doubts.values()
+        anew = replayable and spoiled
+        made: Optional[_Made] = None
         try:
-            info = self._client._once(self._client._stubs.sessions.CreateSession, request, None)
-        except AttndError as error:
-            if is_broken(error):
-                self._become(request)  # perhaps it is there, and its answer was lost
-            raise
-        self._become(request)
-        return info
+            while True:
+                try:
+                    if not anew:
+                        return found(self._client, self._id, cause, recovery, replayable)
+                except NotFound as error:
+                    if not replayable or self._closed or error.reason == "SESSION_CLOSED":
+                        raise
+                try:
+                    if anew and not self._gone:
+                        self._discard()
+                    made = made or self._create()
+                    if self._take_over(made):
+                        info, made = made.info, None
+                        return info
+                except AttndError as error:
+                    full = _is_full(error)
+                    if not full:
+                        cause = recovery.take(error, repeated=True)
+                    recovery.pause(error)
+                    if full:
+                        continue  # it may get room, until the time is over
+                made = self._leave(made)
+        finally:
+            self._leave(made)
 
-    def _request_anew(self) -> pb.CreateSessionRequest:
+    def _create(self) -> "_Made":
+        self._close_left()
         request = pb.CreateSessionRequest()
         request.CopyFrom(self._request)
-        request.session_id = _new_id(self._named)
-        return request
+        request.session_id = self._names.another()
+        version = self._history.version
+        try:
+            method = self._client._stubs.sessions.CreateSession
+            return _Made(self._client._once(method, request, None), version)
+        except AttndError as error:
+            if not error.reason:
+                self._names.leave(request.session_id)
+            raise
 
-    def _become(self, request: pb.CreateSessionRequest) -> None:
-        self._left_behind = [*self._left_behind, self._id][-_MOST_LEFT_BEHIND:]
-        self._request, self._id = request, request.session_id
+    def _take_over(self, made: "_Made") -> bool:
+        """Sends the rows, and goes on with the session made; False: they have changed meanwhile."""
+        with self._lock:
+            if made.version != self._history.version:
+                return False
+            self._replay(made.info)
+            self._rename(made.info.session_id)
+            self._doubts.clear()
+            self._gone = False
+            return True
 
-    def _close_left_behind(self) -> None:
-        """Frees what an earlier loss left on the server to which calls go now."""
-        for session_id in list(self._left_behind):
+    def _rename(self, session_id: str) -> None:
+        self._names.leave(self._id)
+        self._id = self._request.session_id = session_id
+
+    def _leave(self, made: Optional["_Made"]) -> None:
+        if made is not None:
+            self._names.leave(made.info.session_id)
+
+    def _close_left(self) -> None:
+        """Frees what was left behind, if it is where calls go now."""
+        for session_id in self._names.left:
             try:
                 self._close_id(session_id)
             except NotFound:
                 continue
             except AttndError:
                 return  # they expire as well
-            self._left_behind.remove(session_id)
+            self._names.forget(session_id)
 
     def _discard(self) -> None:
         try:
             self._close_id(self._id)
         except NotFound:
             pass
+        self._gone = True
 
     def _close_id(self, session_id: str) -> None:
         request = pb.CloseSessionRequest(session_id=session_id)
         self._client._once(self._client._stubs.sessions.CloseSession, request, None)
 
-    def _replay(self, info: pb.Session) -> pb.Session:
+    def _replay(self, info: pb.Session) -> None:
         """Sends the rows that the server's session lacks."""
         room = self._client._max_message_bytes // 2
         for layer in range(self._history.num_layers):
             start = info.layer_lengths[layer]
             for position, hidden in self._history.tensors(layer, start, room):
                 request = pb.PrefillRequest(
-                    session_id=self._id,
+                    session_id=info.session_id,
                     layer=layer,
                     position=position,
                     output_rows=pb.OUTPUT_ROWS_NONE,
@@ -279,4 +354,15 @@ class ReplayingSession(Session):
                 )
                 answer = self._client._once(self._client._stubs.attention.Prefill, request, None)
                 info.layer_lengths[layer] = answer.length
-        return info
+
+
+@dataclass
+class _Made:
+    """A session that is not the one yet."""
+
+    info: pb.Session
+    version: int  # of the history when it was made
+
+
+def _is_full(error: AttndError) -> bool:
+    return error.retry_after is not None and error.reason not in ("DRAINING", "SESSION_MOVING")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Sequence
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class _Step:
         work.streamed = True
         self.future = StepFuture()
         self.future.set_running_or_notify_cancel()
+        self.sent = False  # on some stream
         self.sent_as = 0  # its number on the stream that it is on now; 0: on none
         self.trouble: Optional[AttndError] = None
 
@@ -43,6 +45,7 @@ class ResumingStepStream:
         self._client = client
         self._state = threading.Condition()
         self._steps: Dict[int, _Step] = {}  # unanswered ones by id, in the order submitted
+        self._held: Deque[_Step] = collections.deque()  # those that wait to be sent
         self._last_id = 0
         self._recovery = Recovery(client._recovery_timeout, lambda: bool(self._steps))
         self._mending = False
@@ -122,6 +125,7 @@ class ResumingStepStream:
             if step.sent_as:
                 self._stream.cancel(step.sent_as)
                 return
+            step.work.repeated |= step.sent  # it may be done
             self._forget(step)
         self._fail(step, Cancelled("the step was cancelled", reason="STEP_CANCELLED"))
 
@@ -140,18 +144,52 @@ class ResumingStepStream:
             expect(steps, layer, positions)
             self._last_id += 1
             step.future.step_id = self._last_id
+            if self._held or self._cuts(step):
+                self._held.append(step)
             self._steps[self._last_id] = step
-            if not self._mending:
+            trouble = _mending.unsettled(step.work)
+            if trouble is not None:
+                self._trouble(step, trouble)
+            elif not self._mending and step not in self._held:
                 self._send(step)
             return step.future
 
     # ---------------------------------------------------------------- with the lock held
 
+    def _cuts(self, step: _Step) -> bool:
+        """Whether it cuts rows of a step that is not answered.
+
+        If both were done and their answers lost, the earlier could not be repeated any more.
+        """
+        if not step.work.rewinds():
+            return False
+        starts = step.work.starts()
+        for one in self._steps.values():
+            if one is step:
+                break
+            if one.work.layer == step.work.layer:
+                before = one.work.starts()
+                if any(before.get(session, 0) > start for session, start in starts.items()):
+                    return True
+        return False
+
     def _forget(self, step: _Step) -> bool:
         """Whether the step was still waited for, which it is no longer."""
         known = self._steps.pop(step.future.step_id, None) is not None
+        if not self._mending:
+            self._release()
         self._state.notify_all()
         return known
+
+    def _release(self) -> None:
+        """Sends what no longer waits for others."""
+        while self._held and not self._mending:
+            step = self._held[0]
+            if step.future.step_id in self._steps:
+                if self._cuts(step):
+                    return
+                self._send(step)
+            self._held.popleft()
 
     def _send(self, step: _Step) -> None:
         stream = self._stream
@@ -160,6 +198,7 @@ class ResumingStepStream:
             sent_as = stream._send(
                 step.work, step.timeout, lambda future: self._answered(step, future)
             )
+            step.sent = True
             step.sent_as = 0 if step.trouble else sent_as
         except AttndError as error:  # the stream has ended
             self._trouble(step, error)
@@ -266,6 +305,7 @@ class ResumingStepStream:
                     step.work.give_up(final)
         if self._recovery.stopped:  # none is sent again, also of those that came meanwhile
             for step in steps:
+                step.work.repeated |= step.sent
                 step.work.give_up(Cancelled("the stream was left", reason="STEP_CANCELLED"))
         with self._state:
             # Of those that were cancelled meanwhile nobody waits any more.
@@ -281,7 +321,9 @@ class ResumingStepStream:
         for step in self._steps.values():
             step.trouble = None
         for step in list(self._steps.values()):
-            self._send(step)
+            if step not in self._held:
+                self._send(step)
         self._mending = any(step.trouble is not None for step in self._steps.values())
+        self._release()
         self._state.notify_all()
         return not self._mending

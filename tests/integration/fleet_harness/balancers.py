@@ -70,6 +70,13 @@ class Balancer:
         self._servers.append(server)
         self._add(server)
 
+    def take_out(self, server: Endpoint) -> None:
+        """No new call goes to the server, which lives on."""
+        raise NotImplementedError
+
+    def put_back(self, server: Endpoint) -> None:
+        raise NotImplementedError
+
     def _listens(self) -> bool:
         host, _, port = self.address.rpartition(":")
         with socket.socket() as probe:
@@ -95,6 +102,12 @@ class Envoy(Balancer):
     def _add(self, server: Endpoint) -> None:
         configs.write_envoy_cluster(self._folder, self._servers)
 
+    def take_out(self, server: Endpoint) -> None:
+        configs.write_envoy_cluster(self._folder, [one for one in self._servers if one != server])
+
+    def put_back(self, server: Endpoint) -> None:
+        configs.write_envoy_cluster(self._folder, self._servers)
+
     def counter(self, name: str) -> int:
         """A counter of Envoy's own, such as cluster.attnd.outlier_detection.ejections_enforced_total."""
         url = f"http://{self._admin}/stats?filter=^{name}$"
@@ -114,6 +127,12 @@ class HAProxy(Balancer):
             answer = self._command(line)
             if answer.strip() and "registered" not in answer:
                 raise BalancerError(f"{line}: {answer.strip()}")
+
+    def take_out(self, server: Endpoint) -> None:
+        self._command(f"set server attnd/{server.name} state maint")
+
+    def put_back(self, server: Endpoint) -> None:
+        self._command(f"set server attnd/{server.name} state ready")
 
     def _command(self, line: str) -> str:
         with socket.socket(socket.AF_UNIX) as admin:

@@ -21,7 +21,7 @@ FLAGS = ("--model", "builtin:apex1-tiny", "--threads", "1", "--kv_cache_bytes", 
 
 
 # The balancer's threads take them by chance, and each has its own view of the servers.
-_CONNECTIONS = 8
+_CONNECTIONS = 12
 
 
 class FleetError(Exception):
@@ -151,7 +151,7 @@ def wait_for_servers(address: str, expected: Iterable[str], seconds: float = 30)
     """Waits until keys lead to exactly these servers, on whichever of the balancer's threads; the seconds
     it took."""
     begun, wanted = time.monotonic(), set(expected)
-    keys = [f"ring-{i}" for i in range(60)]
+    keys = [f"ring-{i}" for i in range(40)]
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(Probe(address)) for _ in range(_CONNECTIONS)]
         while True:

@@ -28,7 +28,7 @@ def _kill(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
     keys = [f"key-{number}" for number in range(NEW_KEYS)]
     victim, rest = fleet.servers[1], [fleet.servers[0], fleet.servers[2]]
     with Probe(address) as probe:
-        replayed_before = list(probe.homes(ids(crew.workers)).values())
+        replayed_before = list(probe.homes(ids(crew.workers)).items())
         before = probe.homes(ids(witnesses.workers))
         keys_before = probe.places(keys)
     report.expect("servers that have keys", len(set(keys_before.values())), len(fleet.servers))
@@ -39,7 +39,7 @@ def _kill(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
     there = [one for one, server in before.items() if server == victim.id]
     with Probe(address) as probe:
         after = probe.homes(ids(witnesses.workers))
-        replayed_after = list(probe.homes(ids(crew.workers)).values())
+        replayed_after = list(probe.homes(ids(crew.workers)).items())
         keys_after = probe.places(keys)
     report.tell("sessions that nobody replays", len(before))
     report.expect("  lost", sum(server is None for server in after.values()), len(there))
@@ -48,11 +48,11 @@ def _kill(fleet: Fleet, crew: Crew, witnesses: Crew, report: Report) -> None:
     elsewhere = [one for one in before if after[one] not in (None, before[one])]
     report.expect("  found on another server than before", len(elsewhere), 0)
     replayed = list(zip(replayed_before, replayed_after))
-    on_victim = [now for past, now in replayed if past == victim.id]
-    anew = sum(now in (rest[0].id, rest[1].id) for now in on_victim)
+    on_victim = [(past, now) for past, now in replayed if past[1] == victim.id]
+    anew = sum(now[0] != past[0] and now[1] in (rest[0].id, rest[1].id) for past, now in on_victim)
     stayed = sum(now == past for past, now in replayed)
     report.tell("replaying sessions", len(replayed))
-    report.expect("  made anew on another server", anew, len(on_victim))
+    report.expect("  made anew on another server, under another id", anew, len(on_victim))
     report.expect("  that stayed where they were", stayed, len(replayed) - len(on_victim))
     survivors = [key for key in keys if keys_before[key] != victim.id]
     report.tell("keys of the other servers", len(survivors))

@@ -14,7 +14,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 import attnd
 
-from . import added, answers, balancers, drained, killed, large, refused, settled, stopped, tools
+from . import added, answers, balancers, drained, killed, large, refused, returned, settled, stopped, tools
 from .fleet import Fleet, Server
 from .report import Report
 
@@ -29,6 +29,7 @@ class Scenario:
 SCENARIOS = {
     "stay": Scenario(settled.stay),
     "kill": Scenario(killed.kill),
+    "leave": Scenario(returned.leave),
     "drain": Scenario(drained.drain),
     "add": Scenario(added.add),
     "stop": Scenario(stopped.stop),
@@ -45,6 +46,8 @@ that no balancer stands before.
 
   stay   200 sessions under 40 keys: every call finds its session
   kill   SIGKILL: the sessions of that server are lost, no others; ReplayingSession makes them anew
+  leave  a server that lives is out of the balancer's reach for a while: what it holds from before is
+         not taken for a session again
   drain  attnctl drain TARGET --via BALANCER: its sessions move, and no call fails
   add    a fourth server: a quarter of the keys go there, no key goes between the others
   stop   SIGTERM under 64 clients that stream: no step fails

@@ -27,6 +27,7 @@ class Balancer(grpc.GenericRpcHandler):
         self._ready = []
         self._out = []  # alive, but not for the balancer
         self.calls = []  # of each: its method and its key
+        self.lose = lambda method, server: False  # asked when an answer has come: whether to lose it
         self._end = threading.Event()
         self._check()
         self._checker = threading.Thread(target=self._watch, args=(check_seconds,), daemon=True)
@@ -104,7 +105,8 @@ class Balancer(grpc.GenericRpcHandler):
         """Every method, as a stream both ways: on the wire a unary call is one of one message."""
         metadata = details.invocation_metadata
         key = next((value for name, value in metadata if name == "attnd-session-key"), "")
-        self.calls.append((details.method.rsplit("/", 1)[-1], key))
+        name = details.method.rsplit("/", 1)[-1]
+        self.calls.append((name, key))
 
         def forward(requests, context):
             server = self.server_of(key)
@@ -120,7 +122,10 @@ class Balancer(grpc.GenericRpcHandler):
             context.add_callback(call.cancel)
             try:
                 context.send_initial_metadata(call.initial_metadata())
-                yield from call
+                for answer in call:
+                    if self.lose(name, server):
+                        context.abort(grpc.StatusCode.UNAVAILABLE, "the answer is lost")
+                    yield answer
                 context.set_trailing_metadata(call.trailing_metadata())
             except grpc.RpcError as error:
                 context.set_trailing_metadata(error.trailing_metadata() or ())
