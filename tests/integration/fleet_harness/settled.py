@@ -11,7 +11,7 @@ import numpy as np
 from .answers import Answers
 from .fleet import Fleet
 from .probe import OWN_CONNECTION, Probe, moved
-from .report import Report, eventually
+from .report import Report
 from .workers import Crew, Tally, Worker, crew_of, ids, plain
 
 KEYS, EACH = 40, 5
@@ -22,16 +22,17 @@ SILENCE = 11.0  # seconds; longer than HAProxy's timeout for a request's headers
 def stay(fleet: Fleet, report: Report, answers: Answers) -> None:
     """200 sessions under 40 keys: every call finds its session, also over new connections and through a
     second balancer. A silent stream is not cut."""
-    tally = Tally()
+    tally, connections = Tally(), _connections(fleet)
     with crew_of([Worker], fleet.balancer.address, KEYS, EACH, answers, plain, tally) as crew:
         with Silent(fleet.balancer.address, answers) as silent:
-            _rounds(fleet, crew, report)
+            _rounds(fleet, crew, connections, report)
             silent.wait()
             report.expect(f"answers of a stream that was silent for {SILENCE:g} s", silent.answers(), 2)
         tally.tell(report)
 
 
-def _rounds(fleet: Fleet, crew: Crew, report: Report) -> None:
+def _rounds(fleet: Fleet, crew: Crew, connections: int, report: Report) -> None:
+    """`connections`: of the balancer to the servers, before the crew's."""
     sessions = ids(crew.workers)
     with Probe(fleet.balancer.address) as probe:
         before = probe.homes(sessions)
@@ -45,10 +46,9 @@ def _rounds(fleet: Fleet, crew: Crew, report: Report) -> None:
     report.expect("keys with sessions on two servers", sum(len(s) > 1 for s in keys_apart.values()), 0)
     crew.rounds(ROUNDS)
     address = fleet.balancer.address
-    # A connection for each worker, and for health checks, a probe and the silent stream; others end soon.
-    low, high = KEYS, KEYS + 20
-    eventually(lambda: low <= _connections(fleet) <= high, 10)
-    report.expect_between("connections of the balancer to the servers", _connections(fleet), low, high)
+    # One for each worker, and for a probe and the silent stream.
+    opened = _connections(fleet) - connections
+    report.expect_between("connections that the balancer opened to the servers", opened, KEYS, KEYS + 10)
     report.expect("sessions elsewhere after more steps", moved(address, sessions, before), 0)
     crew.each(Worker.reconnect)
     crew.rounds(ROUNDS)
