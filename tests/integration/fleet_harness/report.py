@@ -30,6 +30,9 @@ class Report:
     def expect(self, what: str, value: Any, expected: Any) -> None:
         self.counts.append(Count(what, value, str(expected), value == expected))
 
+    def expect_some(self, what: str, value: int) -> None:
+        self.counts.append(Count(what, value, "some", value > 0))
+
     def expect_between(self, what: str, value: float, low: float, high: float) -> None:
         self.counts.append(Count(what, value, f"{low} to {high}", low <= value <= high))
 

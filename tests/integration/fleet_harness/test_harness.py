@@ -55,5 +55,11 @@ def test_a_wrong_answer_and_a_failed_step_fail_their_scenario(spoil):
     assert not again.passed
 
 
+def test_a_scenario_in_which_nothing_was_answered_has_not_passed():
+    report = Report("envoy", "stay")
+    Tally().tell(report)
+    assert not report.passed
+
+
 def test_a_scenario_without_a_count_has_not_passed():
     assert not Report("envoy", "stay").passed

@@ -61,7 +61,7 @@ class Tally:
 
     def tell(self, report: Report) -> None:
         """The counts that every scenario has."""
-        report.expect_between("sequences of steps answered", self.right + self.wrong, 1, 10**9)
+        report.expect_some("sequences of steps answered", self.right + self.wrong)
         report.expect("answers that differ in a bit", self.wrong, 0)
         report.expect("sequences of steps that failed", self.failed, 0)
         for text, count in self.errors.most_common(3):
