@@ -123,6 +123,7 @@ class Client {
  private:
   friend class Session;
   friend class ReplayingSession;
+  friend class SessionMaker;
   friend absl::StatusOr<std::unique_ptr<Session>> MoveSession(Client& source,
                                                               const std::string& session_id,
                                                               Client& target,

@@ -34,7 +34,8 @@ struct Connection {
   const std::unique_ptr<v1::ModelService::Stub> models;
   const std::unique_ptr<v1::AdminService::Stub> admin;
 
-  ReplicaWatch replica;
+  // Shared by connections that differ in how often they repeat calls.
+  std::shared_ptr<ReplicaWatch> replica = std::make_shared<ReplicaWatch>();
 
   std::mutex mutex;
   std::optional<v1::ModelInfo> model;  // guarded by mutex; asked for once

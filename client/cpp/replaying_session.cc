@@ -6,25 +6,22 @@
 
 #include "client/cpp/backoff.h"
 #include "client/cpp/connection.h"
-#include "client/cpp/unary.h"
 
 namespace attnd::client {
 namespace {
 
 constexpr std::chrono::milliseconds kFirstPause{50};
 constexpr std::chrono::milliseconds kLongestPause{2'000};
-constexpr size_t kLongestId = 128;
-constexpr size_t kMostLeftBehind = 4;  // ids of earlier losses that are remembered
 
 bool IsLost(const Error& error) {
   return error.reason == "SESSION_UNKNOWN" || error.reason == "SESSION_EXPIRED" ||
          error.reason == "SESSION_EVICTED";
 }
 
-// One that no session has had; it begins with the caller's, if there is one.
-std::string NewId(const std::string& name) {
-  const std::string random = RandomId();
-  return name.empty() ? random : name.substr(0, kLongestId - 1 - random.size()) + "." + random;
+// Of the session's positions, as the server words it.
+absl::Status Mismatch(const std::string& message) {
+  return ToStatus(
+      {absl::StatusCode::kFailedPrecondition, "POSITION_MISMATCH", message, std::nullopt});
 }
 
 // One that waits only so long for a session to arrive that may as well be made anew.
@@ -71,24 +68,35 @@ class ReplayingSession::Attempts {
   std::optional<std::chrono::steady_clock::time_point> until_;
 };
 
-ReplayingSession::ReplayingSession(std::shared_ptr<Connection> connection, CreateOptions create,
-                                   const ReplayOptions& options, std::unique_ptr<Session> session)
-    : client_(std::move(connection)),
-      create_(std::move(create)),
+ReplayingSession::ReplayingSession(const std::shared_ptr<Connection>& connection,
+                                   SessionMaker maker, const ReplayOptions& options,
+                                   std::unique_ptr<Session> session)
+    : client_(connection),
+      maker_(std::move(maker)),
       options_(options),
       session_(std::move(session)),
-      made_id_(session_->id()),
       history_(session_->num_layers(), session_->d_model_, options.max_history_bytes) {}
 
 absl::StatusOr<std::unique_ptr<ReplayingSession>> ReplayingSession::Create(
     Client& client, const CreateOptions& create, const ReplayOptions& options) {
-  std::shared_ptr<Connection> connection = Hasty(*client.connection());
-  absl::StatusOr<std::unique_ptr<Session>> session = Client(connection).CreateSession(create);
-  if (!session.ok()) {
-    return session.status();
+  const std::shared_ptr<Connection> connection = Hasty(*client.connection());
+  SessionMaker maker(connection, create);
+  Attempts attempts(options.recovery_timeout);
+  while (true) {
+    absl::StatusOr<std::unique_ptr<Session>> session = maker.Make();
+    if (session.ok()) {
+      return std::unique_ptr<ReplayingSession>(
+          new ReplayingSession(connection, std::move(maker), options, *std::move(session)));
+    }
+    const Error error = ErrorOf(session.status());
+    const bool advised = client.options().retry.wait_when_advised && error.retry_after.has_value();
+    if (!IsBroken(error) && !advised) {
+      return session.status();
+    }
+    if (absl::Status late = attempts.Pause(session.status()); !late.ok()) {
+      return late;
+    }
   }
-  return std::unique_ptr<ReplayingSession>(
-      new ReplayingSession(std::move(connection), create, options, *std::move(session)));
 }
 
 absl::StatusOr<PrefillResult> ReplayingSession::Prefill(int64_t layer,
@@ -140,7 +148,7 @@ absl::StatusOr<std::vector<float>> ReplayingSession::Decode(int64_t layer,
 absl::Status ReplayingSession::Rewind(int64_t position) {
   Attempts attempts(options_.recovery_timeout);
   while (true) {
-    const absl::Status status = session_->Rewind(position);
+    const absl::Status status = CutTo(position);
     if (status.ok()) {
       history_.Cut(position);
       return status;
@@ -153,97 +161,136 @@ absl::Status ReplayingSession::Rewind(int64_t position) {
 
 absl::StatusOr<int64_t> ReplayingSession::Close() {
   const absl::StatusOr<int64_t> freed = session_->Close();
-  return freed.status().code() == absl::StatusCode::kNotFound ? int64_t{0} : freed;
+  const bool absent = freed.status().code() == absl::StatusCode::kNotFound;
+  if (freed.ok() || absent) {  // else no server answers
+    maker_.CloseLeftBehind();
+  }
+  return absent ? int64_t{0} : freed;
 }
 
 absl::Status ReplayingSession::Mend(const absl::Status& status, Attempts* attempts) {
+  const bool complete = history_.complete();
+  if (complete) {
+    DoubtWhatIsNotKept();
+  }
   const Error error = ErrorOf(status);
-  // Positions are kept here: a session that is not where it was is an empty one, left by a Create
-  // whose answer was lost.
+  // Positions are kept here: a session that is not where it was is not this one.
   const bool other =
-      error.reason == "POSITION_MISMATCH" && !std::exchange(attempts->replaced, true);
-  const bool lost = (IsLost(error) || other) && history_.complete();
-  if (!lost && !IsBroken(error)) {
+      complete && error.reason == "POSITION_MISMATCH" && !std::exchange(attempts->replaced, true);
+  const bool lost = complete && IsLost(error);
+  if (!other && !lost && !IsBroken(error)) {
     return status;
   }
   if (absl::Status late = attempts->Pause(status); !late.ok()) {
     return late;
   }
   // After a broken call the session repeats it by itself, with a rewind.
-  return lost ? Rebuild(!other, attempts) : absl::OkStatus();
+  return other || lost ? Recover(lost, attempts) : absl::OkStatus();
 }
 
-absl::Status ReplayingSession::Rebuild(bool find, Attempts* attempts) {
+absl::Status ReplayingSession::Recover(bool find, Attempts* attempts) {
+  std::unique_ptr<Session> candidate;
+  absl::Status status;
   while (true) {
-    absl::Status status = find ? Find() : MakeAnew();
-    if (find && IsLost(ErrorOf(status))) {
-      status = MakeAnew();
-    }
-    find = find || made_id_ != session_->id();
-    if (status.ok()) {
-      status = Replay();
-    }
+    status = TryToRecover(find, &candidate);
     const Error error = ErrorOf(status);
     // A server that is full may get room until the time is over.
     if (status.ok() || (!IsLost(error) && !IsBroken(error) && !error.retry_after.has_value())) {
-      return status;
+      break;
     }
     if (absl::Status late = attempts->Pause(status); !late.ok()) {
-      return late;
+      status = late;
+      break;
     }
   }
-}
-
-absl::Status ReplayingSession::Find() { return Take(client_.AttachSession(made_id_)); }
-
-absl::Status ReplayingSession::Take(absl::StatusOr<std::unique_ptr<Session>> session) {
-  if (session.ok()) {
-    session_ = *std::move(session);
-    return absl::OkStatus();
+  if (candidate != nullptr) {
+    maker_.Leave(candidate->id());
   }
-  return session.status();
+  return status;
 }
 
-absl::Status ReplayingSession::MakeAnew() {
-  CloseLeftBehind();
-  CreateOptions create = create_;
-  create.session_id = NewId(create_.session_id);
-  absl::StatusOr<std::unique_ptr<Session>> session = client_.CreateSession(create);
-  if (session.ok() || IsBroken(ErrorOf(session.status()))) {  // perhaps its answer was lost
-    left_behind_.push_back(std::exchange(made_id_, create.session_id));
-    if (left_behind_.size() > kMostLeftBehind) {
-      left_behind_.erase(left_behind_.begin());
+absl::Status ReplayingSession::TryToRecover(bool find, std::unique_ptr<Session>* candidate) {
+  if (*candidate == nullptr) {
+    const absl::StatusOr<bool> found = find ? IsWhereItWas() : false;
+    if (!found.ok() || *found) {
+      return found.status();
     }
+    absl::StatusOr<std::unique_ptr<Session>> made = maker_.Make();
+    if (!made.ok()) {
+      return made.status();
+    }
+    *candidate = *std::move(made);
   }
-  return Take(std::move(session));
+  const absl::Status status = Replay(candidate->get());
+  if (status.ok()) {
+    session_.swap(*candidate);
+  }
+  if (status.ok() || IsLost(ErrorOf(status))) {
+    maker_.Leave((*candidate)->id());
+    candidate->reset();
+  }
+  return status;
 }
 
-void ReplayingSession::CloseLeftBehind() {
-  std::erase_if(left_behind_, [&, reached = true](const std::string& id) mutable {
-    const absl::Status closed =
-        reached ? client_.CloseSession(id).status() : absl::UnavailableError("");
-    reached = closed.ok() || closed.code() == absl::StatusCode::kNotFound;
-    return closed.ok();
-  });
+absl::StatusOr<bool> ReplayingSession::IsWhereItWas() {
+  const absl::StatusOr<FoundSession> found = client_.FindSession(session_->id());
+  if (!found.ok()) {
+    return IsLost(ErrorOf(found.status())) ? absl::StatusOr<bool>(false) : found.status();
+  }
+  const auto& lengths = found->session.layer_lengths();
+  const auto same = [](const Session::Layer& layer, int64_t length) {
+    return length == layer.length || (layer.perhaps > 0 && length > layer.length);
+  };
+  return std::equal(session_->layers_.begin(), session_->layers_.end(), lengths.begin(),
+                    lengths.end(), same);
 }
 
-absl::Status ReplayingSession::Replay() {
-  for (int64_t layer = 0; layer < session_->num_layers(); ++layer) {
-    Session::Layer& state = session_->layers_[static_cast<size_t>(layer)];
-    if (state.length > history_.length(layer)) {  // by a step that was not answered
-      state = {history_.length(layer), state.length};
-    }
-    while (session_->length(layer) < history_.length(layer)) {
-      const int64_t begin = session_->length(layer);
+absl::Status ReplayingSession::Replay(Session* candidate) const {
+  if (candidate->num_layers() != session_->num_layers()) {
+    return Mismatch("the session made anew has other layers");
+  }
+  for (int64_t layer = 0; layer < candidate->num_layers(); ++layer) {
+    while (candidate->length(layer) < history_.length(layer)) {
+      // A call whose fate is unknown is repeated by the candidate, with a rewind.
+      const int64_t begin = candidate->length(layer);
       const auto sent =
-          session_->Prefill(layer, history_.Rows(layer, begin, history_.NextStop(layer, begin)),
-                            {OutputRows::kNone, {}});
+          candidate->Prefill(layer, history_.Rows(layer, begin, history_.NextStop(layer, begin)),
+                             {OutputRows::kNone, {}});
       if (!sent.ok()) {
         return sent.status();
       }
     }
+    if (candidate->length(layer) > history_.length(layer)) {
+      return Mismatch("the session made anew is longer than what it was sent");
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status ReplayingSession::CutTo(int64_t position) {
+  const std::vector<Session::Layer> before = session_->layers_;
+  const absl::Status status = session_->Rewind(position);
+  if (!status.ok() || !history_.complete()) {
+    return status;
+  }
+  const auto same = [&](const Session::Layer& layer, const Session::Layer& was) {
+    return layer.length == std::min(was.length, position);
+  };
+  if (std::equal(session_->layers_.begin(), session_->layers_.end(), before.begin(), before.end(),
+                 same)) {
+    return status;
+  }
+  session_->layers_ = before;
+  return Mismatch("rewind: the server's session was not as long as this one");
+}
+
+void ReplayingSession::DoubtWhatIsNotKept() {
+  for (int64_t layer = 0; layer < session_->num_layers(); ++layer) {
+    Session::Layer& state = session_->layers_[static_cast<size_t>(layer)];
+    if (state.length > history_.length(layer)) {
+      state = {history_.length(layer), state.length};
+    }
+  }
 }
 
 }  // namespace attnd::client

@@ -8,7 +8,8 @@
 // under the same affinity key where the client's calls go now, its rows are sent again, and the
 // call is repeated: with the same answers, bit for bit where the new server computes like the old
 // one. Made anew it has another id: the server may have been out of reach alone, and what it still
-// holds must not be taken for the session when calls reach it again.
+// holds must not be taken for the session when calls reach it again. It is closed once they do,
+// unless its id is the caller's: another client may have a session of that name by then.
 #pragma once
 
 #include <chrono>
@@ -22,6 +23,7 @@
 #include "client/cpp/client.h"
 #include "client/cpp/history.h"
 #include "client/cpp/session.h"
+#include "client/cpp/session_maker.h"
 
 namespace attnd::client {
 
@@ -33,14 +35,19 @@ struct ReplayOptions {
   std::chrono::milliseconds recovery_timeout{120'000};
 };
 
-// Used by one thread at a time, like a Session. A call that failed left nothing behind: the next
-// one takes its place.
+// Used by one thread at a time, like a Session. A call that failed left nothing behind, but for the
+// earlier parts of a long Prefill: the next one takes its place, from length() on.
 class ReplayingSession {
  public:
+  // Repeated for recovery_timeout where the server is gone or going, and with
+  // RetryOptions::wait_when_advised where it advises to come back. SESSION_EXISTS is the caller's:
+  // what exists may be another client's. A try that was not answered may have made the session
+  // under the caller's id; the next one is under an id of its own.
   static absl::StatusOr<std::unique_ptr<ReplayingSession>> Create(
       Client& client, const CreateOptions& create, const ReplayOptions& options = {});
 
-  // Of the session that the server has now.
+  // Of the session that the server has now. Another one once it was made anew: the caller's, cut
+  // to 95 characters, with a random ending; or a random one.
   const std::string& id() const { return session_->id(); }
   // The position of the layer's next row.
   int64_t length(int64_t layer) const { return session_->length(layer); }
@@ -48,38 +55,42 @@ class ReplayingSession {
   // Whether a loss can be mended: false once the rows were more than max_history_bytes.
   bool replayable() const { return history_.complete(); }
 
-  // As those of Session.
+  // As those of Session. Where one fails in the middle of a recovery the session is as long as
+  // before, and the next one begins another recovery.
   absl::StatusOr<PrefillResult> Prefill(int64_t layer, std::span<const float> hidden,
                                         const PrefillOptions& options = {});
   absl::StatusOr<std::vector<float>> Decode(int64_t layer, std::span<const float> hidden);
   absl::Status Rewind(int64_t position);
-  // 0 where the session is lost.
+  // Ends the session, and what earlier losses left where calls go now; the bytes that the session
+  // freed, 0 where it is lost or on a server to which calls do not go.
   absl::StatusOr<int64_t> Close();
 
  private:
   class Attempts;
 
-  ReplayingSession(std::shared_ptr<Connection> connection, CreateOptions create,
+  ReplayingSession(const std::shared_ptr<Connection>& connection, SessionMaker maker,
                    const ReplayOptions& options, std::unique_ptr<Session> session);
 
-  // Sends the rows that the server's session lacks, once it is found or made anew.
-  absl::Status Rebuild(bool find, Attempts* attempts);
-  absl::Status Find();
-  absl::Status MakeAnew();
-  absl::Status Take(absl::StatusOr<std::unique_ptr<Session>> session);
-  // Frees what an earlier loss left on the server to which calls go now.
-  void CloseLeftBehind();
-  absl::Status Replay();
   // Mends what `status` says, so that the call can be repeated; the status when that is of no use.
   absl::Status Mend(const absl::Status& status, Attempts* attempts);
+  // Makes the session anew, or finds it. `session_` is what it was until another one is complete.
+  absl::Status Recover(bool find, Attempts* attempts);
+  // One try, which goes on with what the one before made in part.
+  absl::Status TryToRecover(bool find, std::unique_ptr<Session>* candidate);
+  // Whether the session that calls find now is as long as it was left.
+  absl::StatusOr<bool> IsWhereItWas();
+  // Sends the rows that the candidate lacks.
+  absl::Status Replay(Session* candidate) const;
+  // Session::Rewind, refused where what was cut was not the session.
+  absl::Status CutTo(int64_t position);
+  // Rows that the history lacks are those of a step that failed: the layer's next step cuts them.
+  void DoubtWhatIsNotKept();
 
-  Client client_;               // waits for moves, and less than others for what may not come
-  const CreateOptions create_;  // with the caller's id or none
+  Client client_;  // waits for moves, and less than others for what may not come
+  SessionMaker maker_;
   const ReplayOptions options_;
   std::unique_ptr<Session> session_;
-  std::string made_id_;                   // under which it was made last, or perhaps made
-  std::vector<std::string> left_behind_;  // where calls do not go now
-  History history_;
+  History history_;  // while it is complete, what the session is, whatever a server says
 };
 
 }  // namespace attnd::client

@@ -74,6 +74,7 @@ class Session {
  private:
   friend class Client;
   friend class ReplayingSession;
+  friend class SessionMaker;
   struct Layer {
     int64_t length = 0;
     // > 0: a step from `length` on was sent and its fate is unknown; the layer's length on the

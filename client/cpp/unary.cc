@@ -72,8 +72,8 @@ FailedTry FailedSince(const Connection& connection, const Error& error,
   return {error,
           std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
                                                                 start),
-          connection.replica.ChangedWithin(connection.options.retry.arrival_wait,
-                                           connection.options.retry.broken_arrival_wait)};
+          connection.replica->ChangedWithin(connection.options.retry.arrival_wait,
+                                            connection.options.retry.broken_arrival_wait)};
 }
 
 void Prepare(const Connection& connection, grpc::ClientContext* context) {
@@ -128,7 +128,7 @@ CallOutcome CallWithRetry(Connection& connection, const Try& call) {
     const grpc::Status result = call(&context, uncertain);
     const std::string server = ServerOf(context);
     if (!server.empty()) {
-      connection.replica.Note(server);
+      connection.replica->Note(server);
     }
     const absl::Status status = FromGrpc(result, context);
     if (status.ok()) {
@@ -136,7 +136,7 @@ CallOutcome CallWithRetry(Connection& connection, const Try& call) {
     }
     const Error error = ErrorOf(status);
     if (IsBroken(error)) {
-      connection.replica.NoteBroken();
+      connection.replica->NoteBroken();
     }
     uncertain = uncertain || !error.no_effect();
     const auto pause = backoff.PauseAfter(FailedSince(connection, error, start), Random64());

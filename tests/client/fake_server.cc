@@ -88,6 +88,11 @@ void FakeServer::FailNext(const Failure& failure) {
   failures_.push_back(failure);
 }
 
+void FakeServer::StopFailing() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  failures_.clear();
+}
+
 int64_t FakeServer::Length(const std::string& session, int layer) {
   std::lock_guard<std::mutex> lock(mutex_);
   return sessions_[session].at(static_cast<size_t>(layer));
@@ -172,6 +177,9 @@ Failure FakeServer::TakeFailure(grpc::ServerContext* context) {
 grpc::Status FakeServer::Fail(grpc::ServerContext* context, const Failure& failure) {
   if (!failure.reason.empty()) {
     context->AddTrailingMetadata("attnd-reason", failure.reason);
+  }
+  if (failure.switches) {
+    sessions_.swap(elsewhere_);
   }
   return {failure.code, "asked to fail",
           failure.retry_ms >= 0 ? RetryDetails(failure.retry_ms) : std::string()};

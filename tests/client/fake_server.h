@@ -24,6 +24,7 @@ struct Failure {
   std::string reason;     // empty: as if gRPC had made the status
   bool after = false;     // the call takes effect first: its answer is lost
   int64_t retry_ms = -1;  // >= 0: sent as google.rpc.RetryInfo
+  bool switches = false;  // then calls go to the other replica
 };
 
 // How sessions are exported and imported.
@@ -60,6 +61,8 @@ class FakeServer : public v1::AttentionService::Service,
   // What grpc.health.v1 says.
   void SetServing(bool serving);
   void FailNext(const Failure& failure);
+  // Takes back what FailNext() has ordered.
+  void StopFailing();
   int64_t Length(const std::string& session, int layer);
   // The requests so far, in order.
   std::vector<v1::PrefillRequest> prefills();

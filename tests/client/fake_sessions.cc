@@ -21,13 +21,14 @@ grpc::Status FakeServer::CreateSession(grpc::ServerContext* context,
   std::lock_guard<std::mutex> lock(mutex_);
   ++creates_;
   const Failure failure = TakeFailure(context);
+  if (failure.code != grpc::StatusCode::OK && !failure.after) {
+    return Fail(context, failure);
+  }
   if (sessions_.count(request->session_id()) > 0) {
     return Fail(context, {grpc::StatusCode::ALREADY_EXISTS, "SESSION_EXISTS"});
   }
-  if (failure.code == grpc::StatusCode::OK || failure.after) {
-    sessions_[request->session_id()].assign(kLayers, 0);
-    Fill(request->session_id(), response);
-  }
+  sessions_[request->session_id()].assign(kLayers, 0);
+  Fill(request->session_id(), response);
   return failure.code == grpc::StatusCode::OK ? grpc::Status::OK : Fail(context, failure);
 }
 

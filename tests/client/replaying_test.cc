@@ -15,8 +15,15 @@ const std::vector<float> kThreeAnswers = {2, 4, 6, 8, 10, 12};
 const std::vector<float> kRow = {7, 8};
 const std::vector<float> kAnswer = {14, 16};
 
-std::unique_ptr<ReplayingSession> Filled(Client& client, const ReplayOptions& options = {}) {
-  auto session = *ReplayingSession::Create(client, {"a", 0, 0, {}}, options);
+ReplayOptions Within(int64_t ms) {
+  ReplayOptions options;
+  options.recovery_timeout = std::chrono::milliseconds(ms);
+  return options;
+}
+
+std::unique_ptr<ReplayingSession> Filled(Client& client, const ReplayOptions& options = {},
+                                         const std::string& name = "a") {
+  auto session = *ReplayingSession::Create(client, {name, 0, 0, {}}, options);
   EXPECT_EQ(session->Prefill(0, kThreeRows)->output, kThreeAnswers);
   EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
   EXPECT_EQ(*session->Decode(1, kRow), kAnswer);
@@ -94,14 +101,14 @@ TEST(Replaying, ASessionThatHasArrivedMeanwhileIsTaken) {
 TEST(Replaying, WhatIsLeftBehindIsNotTakenForTheSessionAndIsFreed) {
   FakeServer server;
   const auto client = server.Connect();
-  const auto session = Filled(*client);
+  const auto session = Filled(*client, {}, "");
+  const std::string first = session->id();
   server.SwitchReplica();  // the first one lives, out of reach
   ASSERT_TRUE(session->Rewind(3).ok());
   ASSERT_TRUE(session->Decode(0, kRow).ok());  // another row in its place: as long as the copy
   const std::string second = session->id();
-  EXPECT_EQ(second.substr(0, 2), "a.");
   server.SwitchReplica();
-  EXPECT_EQ(server.Length("a", 0), 4);
+  EXPECT_EQ(server.Length(first, 0), 4);
   ASSERT_TRUE(session->Decode(0, kRow).ok());
   EXPECT_NE(session->id(), second);
   EXPECT_EQ(server.Length(session->id(), 0), 5);
@@ -158,9 +165,7 @@ TEST(Replaying, AFullServerIsWaitedForWhileItIsReplayed) {
 TEST(Replaying, TheLastErrorComesWhenTheTimeIsOver) {
   FakeServer server;
   const auto client = server.Connect();
-  ReplayOptions options;
-  options.recovery_timeout = std::chrono::milliseconds(200);
-  const auto session = Filled(*client, options);
+  const auto session = Filled(*client, Within(200));
   for (int i = 0; i < 1000; ++i) {
     server.FailNext({StatusCode::UNAVAILABLE, "DRAINING"});
   }
@@ -181,6 +186,249 @@ TEST(Replaying, PastItsLimitALossIsTheCallers) {
   server.LoseSessions();
   EXPECT_EQ(ErrorOf(session->Decode(0, kRow).status()).reason, "SESSION_UNKNOWN");
   EXPECT_EQ(*session->Close(), 0);
+}
+
+// The loss, and the Create of its recovery, take these turns; what is ordered next is the replay's.
+void LoseUntilTheReplay(FakeServer& server) {
+  server.LoseSessions();
+  server.FailNext({});
+  server.FailNext({});
+}
+
+// The only session that is there.
+std::string OnlyOne(Client& client) {
+  const auto sessions = *client.ListSessions();
+  EXPECT_EQ(sessions.size(), 1u);
+  return sessions.empty() ? "" : sessions[0].session_id();
+}
+
+TEST(Replaying, ARecoveryThatRanOutOfTimeLeavesTheSessionAsItWas) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client, Within(200));
+  LoseUntilTheReplay(server);
+  for (int i = 0; i < 1000; ++i) {
+    server.FailNext({StatusCode::RESOURCE_EXHAUSTED, "CACHE_FULL", false, 10});
+  }
+  EXPECT_EQ(ErrorOf(session->Decode(0, kRow).status()).reason, "CACHE_FULL");
+  EXPECT_EQ(session->id(), "a");
+  EXPECT_EQ(session->length(0), 4);
+  EXPECT_EQ(session->length(1), 1);
+  EXPECT_EQ(session->history_bytes(), 40);
+  server.StopFailing();
+  EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
+  EXPECT_EQ(server.decodes().back().sequences(0).position(), 4);
+  EXPECT_EQ(server.Length(session->id(), 0), 5);
+  EXPECT_EQ(server.Length(session->id(), 1), 1);
+  EXPECT_EQ(OnlyOne(*client), session->id()) << "what was made in part is closed";
+}
+
+TEST(Replaying, ADeadlineInTheReplayLeavesTheSessionAsItWas) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  LoseUntilTheReplay(server);
+  server.FailNext({StatusCode::DEADLINE_EXCEEDED, ""});
+  EXPECT_EQ(session->Decode(1, kRow).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(session->length(1), 1);
+  EXPECT_EQ(*session->Decode(1, kRow), kAnswer);
+  EXPECT_EQ(server.decodes().back().sequences(0).position(), 1);
+  EXPECT_EQ(server.Length(session->id(), 0), 4);
+  EXPECT_EQ(server.Length(session->id(), 1), 2);
+  EXPECT_EQ(OnlyOne(*client), session->id());
+}
+
+TEST(Replaying, AReplayGoesOnWhereItWas) {
+  FakeServer server;
+  ClientOptions options;
+  options.retry.max_attempts = 1;
+  const auto client = server.Connect(options);
+  const auto session = Filled(*client);
+  LoseUntilTheReplay(server);
+  server.FailNext({});                                   // the first rows
+  server.FailNext({StatusCode::UNAVAILABLE, "", true});  // the last step, whose answer is lost
+  server.FailNext({StatusCode::RESOURCE_EXHAUSTED, "CACHE_FULL", false, 10});
+  EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
+  EXPECT_EQ(server.creates(), 2);
+  EXPECT_EQ(server.Length(session->id(), 0), 5);
+  EXPECT_EQ(server.Length(session->id(), 1), 1);
+  const auto sent = server.prefills();
+  ASSERT_EQ(sent.size(), 6u);
+  EXPECT_EQ(sent[1].position(), 0);
+  for (const size_t i : {2u, 3u, 4u}) {
+    EXPECT_EQ(sent[i].position(), 3);
+  }
+}
+
+TEST(Replaying, ASessionThatIsLostInItsReplayIsMadeOnceMore) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  LoseUntilTheReplay(server);
+  server.FailNext({});
+  server.FailNext({StatusCode::NOT_FOUND, "SESSION_EVICTED"});
+  EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
+  EXPECT_EQ(server.creates(), 3);
+  EXPECT_EQ(server.Length(session->id(), 0), 5);
+  EXPECT_EQ(OnlyOne(*client), session->id());
+}
+
+TEST(Replaying, ACreateWhoseAnswerWasLostIsRepeatedUnderAnotherId) {
+  FakeServer server;
+  const auto client = server.Connect();
+  server.FailNext({StatusCode::UNAVAILABLE, "", true, -1, true});
+  const auto session = Filled(*client, {}, "");
+  server.SwitchReplica();
+  const std::string left = OnlyOne(*client);
+  EXPECT_NE(left, session->id());
+  ASSERT_TRUE(session->Rewind(3).ok());
+  EXPECT_EQ(session->length(0), 3);
+  EXPECT_EQ(session->length(1), 1);
+  EXPECT_EQ(server.Length(session->id(), 0), 3);
+  EXPECT_EQ(OnlyOne(*client), session->id()) << "the first one is closed";
+}
+
+TEST(Replaying, ARepeatedCreateClosesWhatTheFirstOneLeft) {
+  FakeServer server;
+  const auto client = server.Connect();
+  server.FailNext({StatusCode::UNAVAILABLE, "", true});
+  const auto session = *ReplayingSession::Create(*client, {});
+  EXPECT_EQ(OnlyOne(*client), session->id());
+  EXPECT_EQ(server.creates(), 2);
+}
+
+TEST(Replaying, ACallersIdIsKeptUntilItsFateIsUnknown) {
+  FakeServer server;
+  const auto client = server.Connect();
+  server.FailNext({StatusCode::UNAVAILABLE, "DRAINING"});
+  server.FailNext({StatusCode::UNAVAILABLE, "NOT_READY"});
+  EXPECT_EQ((*ReplayingSession::Create(*client, {"a", 0, 0, {}}))->id(), "a");
+  server.FailNext({StatusCode::UNAVAILABLE, "", true});
+  EXPECT_EQ((*ReplayingSession::Create(*client, {"b", 0, 0, {}}))->id().substr(0, 2), "b.");
+  EXPECT_EQ(client->ListSessions()->size(), 3u) << "b may be another's: it is not closed";
+}
+
+TEST(Replaying, WhatExistsUnderTheCallersIdIsNotTaken) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto other = *client->CreateSession({"a", 0, 0, {}});
+  ASSERT_TRUE(other->Prefill(0, kThreeRows).ok());
+  const auto refused = ReplayingSession::Create(*client, {"a", 0, 0, {}});
+  EXPECT_EQ(ErrorOf(refused.status()).reason, "SESSION_EXISTS");
+  EXPECT_EQ(server.creates(), 2);
+  server.FailNext({StatusCode::UNAVAILABLE, ""});
+  const auto session = *ReplayingSession::Create(*client, {"a", 0, 0, {}});
+  EXPECT_NE(session->id(), "a");
+  EXPECT_EQ(session->length(0), 0);
+}
+
+TEST(Replaying, ACreateWaitsForRoomOnlyWhenAsked) {
+  FakeServer server;
+  ClientOptions options;
+  for (const bool waits : {false, true}) {
+    options.retry.wait_when_advised = waits;
+    const auto client = server.Connect(options);
+    server.FailNext({StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_SESSIONS", false, 10});
+    const auto session = ReplayingSession::Create(*client, {});
+    EXPECT_EQ(session.ok(), waits) << session.status();
+  }
+}
+
+TEST(Replaying, ACreateHasTheTimeOfARecovery) {
+  FakeServer server;
+  const auto client = server.Connect();
+  for (int i = 0; i < 5; ++i) {  // more than a call's own tries
+    server.FailNext({StatusCode::UNAVAILABLE, ""});
+  }
+  EXPECT_TRUE(ReplayingSession::Create(*client, {}).ok());
+  for (int i = 0; i < 1000; ++i) {
+    server.FailNext({StatusCode::UNAVAILABLE, ""});
+  }
+  const absl::Status status = ReplayingSession::Create(*client, {}, Within(200)).status();
+  EXPECT_NE(status.message().find("not mended within recovery_timeout, 200 ms"),
+            std::string_view::npos);
+}
+
+TEST(Replaying, ARewindOfASessionThatIsNotWhereItWasMakesItAnew) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  ASSERT_TRUE((*client->AttachSession("a"))->Rewind(1).ok());
+  ASSERT_TRUE(session->Rewind(3).ok());
+  EXPECT_NE(session->id(), "a");
+  EXPECT_EQ(session->length(0), 3);
+  EXPECT_EQ(session->length(1), 1);
+  EXPECT_EQ(server.Length(session->id(), 0), 3);
+  EXPECT_EQ(session->history_bytes(), 32);
+  EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
+  EXPECT_EQ(server.decodes().back().sequences(0).position(), 3);
+}
+
+TEST(Replaying, RowsOfAStepThatFailedDoNotOutliveARewind) {
+  for (const int64_t position : {4, 5, 9}) {
+    FakeServer server;
+    const auto client = server.Connect();
+    const auto session = Filled(*client);
+    server.FailNext({StatusCode::DEADLINE_EXCEEDED, "", true});
+    EXPECT_FALSE(session->Decode(0, kRow).ok());
+    EXPECT_EQ(server.Length("a", 0), 5);
+    ASSERT_TRUE(session->Rewind(position).ok());
+    EXPECT_EQ(session->length(0), 4);
+    EXPECT_EQ(server.Length(session->id(), 0), 4);
+    EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
+    EXPECT_EQ(server.Length(session->id(), 0), 5);
+    EXPECT_TRUE(session->replayable());
+  }
+}
+
+TEST(Replaying, AFoundSessionIsTakenWithTheDoubtOfItsLastStep) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  server.FailNext({StatusCode::DEADLINE_EXCEEDED, "", true});
+  EXPECT_FALSE(session->Decode(0, kRow).ok());
+  server.FailNext({StatusCode::NOT_FOUND, "SESSION_UNKNOWN"});
+  EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
+  EXPECT_EQ(session->id(), "a");
+  EXPECT_EQ(server.Length("a", 0), 5);
+  EXPECT_EQ(server.creates(), 1);
+}
+
+TEST(Replaying, AFoundSessionThatIsNotWhereItWasIsMadeAnew) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  ASSERT_TRUE((*client->AttachSession("a"))->Rewind(1).ok());
+  server.FailNext({StatusCode::NOT_FOUND, "SESSION_UNKNOWN"});
+  EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
+  EXPECT_NE(session->id(), "a");
+  EXPECT_EQ(server.Length(session->id(), 0), 5);
+}
+
+TEST(Replaying, AnothersSessionOfTheCallersNameIsNotClosed) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  server.SwitchReplica();
+  const auto other = *client->CreateSession({"a", 0, 0, {}});
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(session->Decode(0, kRow).ok());
+    EXPECT_EQ(session->id().substr(0, 2), "a.");
+    ASSERT_TRUE(client->CloseSession(session->id()).ok());
+  }
+  ASSERT_TRUE(session->Close().ok());
+  EXPECT_TRUE(other->Refresh().ok());
+}
+
+TEST(Replaying, CloseFreesWhatIsLeftBehindToo) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client, {}, "");
+  server.SwitchReplica();
+  ASSERT_TRUE(session->Decode(0, kRow).ok());
+  server.SwitchReplica();
+  EXPECT_EQ(*session->Close(), 0) << "it is out of reach";
+  EXPECT_TRUE(client->ListSessions()->empty());
 }
 
 }  // namespace

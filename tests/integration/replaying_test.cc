@@ -49,6 +49,49 @@ TEST(ReplayingTest, AKilledServerIsAPauseAndTheSameBits) {
   EXPECT_GT(*session->Close(), 0);
 }
 
+// Sessions that leave room for the rows of one more in the local layer alone.
+std::vector<std::unique_ptr<client::Session>> FillCache(client::Client& client) {
+  std::vector<std::unique_ptr<client::Session>> sessions;
+  do {
+    sessions.push_back(*client.CreateSession({}));
+  } while (sessions.back()->Prefill(kTinyLocal, Rows(0, 110)).ok());
+  for (int i = 0; i < 2; ++i) {  // the one that did not fit, and the room of another
+    EXPECT_TRUE(sessions.back()->Close().ok());
+    sessions.pop_back();
+  }
+  return sessions;
+}
+
+TEST(ReplayingTest, ARecoveryThatFailsHalfWayIsBegunAgainByTheNextCall) {
+  const std::string address = "127.0.0.1:" + std::to_string(FreePort());
+  const std::vector<std::string> flags = {"--model=builtin:apex1-tiny", "--kv_cache_bytes=3MiB",
+                                          "--listen=" + address};
+  auto server = std::make_unique<ReadyServer>(flags);
+  client::ClientOptions client_options;
+  client_options.retry.arrival_wait = std::chrono::milliseconds(100);
+  const auto client = *client::Client::Connect(address, client_options);
+  const std::vector<float> expected = Play(**client->CreateSession({}), [] {});
+  client::ReplayOptions options;
+  options.recovery_timeout = std::chrono::milliseconds(1'000);
+  const auto session = *client::ReplayingSession::Create(*client, {}, options);
+  const std::string before = session->id();
+  const std::vector<float> answers = Play(*session, [&] {
+    server->Signal(SIGKILL);
+    server->WaitExit();
+    server = std::make_unique<ReadyServer>(flags);
+    const auto others = FillCache(*client);
+    const absl::Status full = session->Decode(kTinyLocal, Rows(0, 1)).status();
+    EXPECT_EQ(client::ErrorOf(full).reason, "CACHE_FULL") << full;
+    EXPECT_EQ(session->id(), before);
+    EXPECT_EQ(session->length(kTinyLocal), 110);
+    for (const auto& other : others) {
+      EXPECT_TRUE(other->Close().ok());
+    }
+  });
+  EXPECT_TRUE(answers == expected) << "other bits";
+  EXPECT_EQ(client->ListSessions()->size(), 1u);
+}
+
 TEST(ReplayingTest, AnExpiredSessionIsMadeAnew) {
   const ReadyServer server(TinyFlags());
   const auto client = *client::Client::Connect(server.grpc());
