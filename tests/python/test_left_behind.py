@@ -330,6 +330,16 @@ def test_what_was_behind_a_step_that_failed_fails_too(fleet, client, home, sessi
     assert answer_of(session) == expected(fleet, (1, 4, 30), (1, 5, 31))
 
 
+def test_a_length_counts_what_was_answered_behind_a_step_that_failed(fleet, client, session):
+    with client.steps(resume=True) as stream:
+        failed = stream.submit_prefill(session, 1, np.full_like(rows(1), np.nan))
+        stream.submit_prefill(session, 1, rows(5, 2), position=27, rewind=True).result(30)
+        with pytest.raises(attnd.InvalidArgument):
+            failed.result(30)
+    assert session.lengths[1] == 32
+    assert answer_of(session) == expected(fleet, (5, 2, 27))
+
+
 def test_a_step_cancelled_while_its_stream_is_mended_leaves_nothing(fleet, client, session):
     go = threading.Event()
 

@@ -34,7 +34,7 @@ class SessionState:
     @property
     def lengths(self) -> Tuple[Optional[int], ...]:
         """The position of the next row of each layer; None where it is not known."""
-        return tuple(self._lengths)
+        return tuple(self._known(layer) for layer in range(len(self._lengths)))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._id} lengths={list(self._lengths)}>"

@@ -85,13 +85,16 @@ class ReplayingSession(Session):
             if not error.reason or cause_of(error) is not None:  # it may be done
                 self._doubts.update(dict.fromkeys(range(self._history.num_layers)))
             raise
-        self._lengths = [min(length or 0, position) for length in self._lengths]
+        self._lengths = [min(length or 0, position) for length in self.lengths]
         return SessionInfo.from_proto(info)
 
     def info(self, *, timeout: Optional[float] = None) -> SessionInfo:
         """The session as the server sees it."""
         method = self._client._stubs.sessions.GetSession
         answer = self._mended(method, pb.GetSessionRequest(), timeout)
+        if not self._history.complete:
+            pairs = zip(self._lengths, answer.layer_lengths)
+            self._lengths = [now if own is None else own for own, now in pairs]
         return SessionInfo.from_proto(answer)
 
     def fork(
@@ -196,6 +199,10 @@ class ReplayingSession(Session):
         work = _mending.prefill_work(self, layer, position, hidden, options)
         return _mending.run(self._client, work, timeout)
 
+    def _known(self, layer: int) -> Optional[int]:
+        known = super()._known(layer)
+        return self._history.length(layer) if known is None and self._history.complete else known
+
     def _end(self, layer: int, info: Optional[pb.Session] = None) -> Optional[int]:
         """Where the layer's next row belongs, as far as steps were answered."""
         if self._history.complete and layer < self._history.num_layers:
@@ -236,8 +243,8 @@ class ReplayingSession(Session):
             if doubtful:
                 appends = layer not in self._doubts and position == self._end(layer)
                 self._doubts[layer] = position + rows if appends else None
-            kept = self._history.complete
-            self._set(layer, self._end(layer) if kept else min(position, self._known(layer) or 0))
+            kept = self._history.complete  # which tells once the steps behind this one are answered
+            self._set(layer, None if kept else min(position, self._known(layer) or 0))
 
     def _take_copy(self, info: pb.Session) -> None:
         """The session is a fork, which the server has so."""
