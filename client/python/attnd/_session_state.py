@@ -37,7 +37,7 @@ class SessionState:
         return tuple(self._known(layer) for layer in range(len(self._lengths)))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._id} lengths={list(self._lengths)}>"
+        return f"<{type(self).__name__} {self._id} lengths={list(self.lengths)}>"
 
     def _take(self, info: SessionInfo) -> SessionInfo:
         self._lengths = list(info.layer_lengths)

@@ -123,7 +123,7 @@ class ReplayingSession(Session):
         return twin
 
     def close(self, *, timeout: Optional[float] = None) -> int:
-        """Ends the session; the bytes that it freed, 0 where it is lost or out of reach."""
+        """Ends the session; the bytes that it freed, 0 where the server that answers lacks it."""
         request = pb.CloseSessionRequest(session_id=self._id)
         method, freed = self._client._stubs.sessions.CloseSession, 0
         try:
