@@ -4,31 +4,12 @@
 #include <gtest/gtest.h>
 
 #include "tests/client/fake_server.h"
+#include "tests/client/replaying_parts.h"
 
 namespace attnd::client {
 namespace {
 
 using grpc::StatusCode;
-
-const std::vector<float> kThreeRows = {1, 2, 3, 4, 5, 6};
-const std::vector<float> kThreeAnswers = {2, 4, 6, 8, 10, 12};
-const std::vector<float> kRow = {7, 8};
-const std::vector<float> kAnswer = {14, 16};
-
-ReplayOptions Within(int64_t ms) {
-  ReplayOptions options;
-  options.recovery_timeout = std::chrono::milliseconds(ms);
-  return options;
-}
-
-std::unique_ptr<ReplayingSession> Filled(Client& client, const ReplayOptions& options = {},
-                                         const std::string& name = "a") {
-  auto session = *ReplayingSession::Create(client, {name, 0, 0, {}}, options);
-  EXPECT_EQ(session->Prefill(0, kThreeRows)->output, kThreeAnswers);
-  EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
-  EXPECT_EQ(*session->Decode(1, kRow), kAnswer);
-  return session;
-}
 
 TEST(Replaying, ALostSessionIsMadeAnewAndTheCallRepeated) {
   FakeServer server;
@@ -195,13 +176,6 @@ void LoseUntilTheReplay(FakeServer& server) {
   server.FailNext({});
 }
 
-// The only session that is there.
-std::string OnlyOne(Client& client) {
-  const auto sessions = *client.ListSessions();
-  EXPECT_EQ(sessions.size(), 1u);
-  return sessions.empty() ? "" : sessions[0].session_id();
-}
-
 TEST(Replaying, ARecoveryThatRanOutOfTimeLeavesTheSessionAsItWas) {
   FakeServer server;
   const auto client = server.Connect();
@@ -273,82 +247,6 @@ TEST(Replaying, ASessionThatIsLostInItsReplayIsMadeOnceMore) {
   EXPECT_EQ(OnlyOne(*client), session->id());
 }
 
-TEST(Replaying, ACreateWhoseAnswerWasLostIsRepeatedUnderAnotherId) {
-  FakeServer server;
-  const auto client = server.Connect();
-  server.FailNext({StatusCode::UNAVAILABLE, "", true, -1, true});
-  const auto session = Filled(*client, {}, "");
-  server.SwitchReplica();
-  const std::string left = OnlyOne(*client);
-  EXPECT_NE(left, session->id());
-  ASSERT_TRUE(session->Rewind(3).ok());
-  EXPECT_EQ(session->length(0), 3);
-  EXPECT_EQ(session->length(1), 1);
-  EXPECT_EQ(server.Length(session->id(), 0), 3);
-  EXPECT_EQ(OnlyOne(*client), session->id()) << "the first one is closed";
-}
-
-TEST(Replaying, ARepeatedCreateClosesWhatTheFirstOneLeft) {
-  FakeServer server;
-  const auto client = server.Connect();
-  server.FailNext({StatusCode::UNAVAILABLE, "", true});
-  const auto session = *ReplayingSession::Create(*client, {});
-  EXPECT_EQ(OnlyOne(*client), session->id());
-  EXPECT_EQ(server.creates(), 2);
-}
-
-TEST(Replaying, ACallersIdIsKeptUntilItsFateIsUnknown) {
-  FakeServer server;
-  const auto client = server.Connect();
-  server.FailNext({StatusCode::UNAVAILABLE, "DRAINING"});
-  server.FailNext({StatusCode::UNAVAILABLE, "NOT_READY"});
-  EXPECT_EQ((*ReplayingSession::Create(*client, {"a", 0, 0, {}}))->id(), "a");
-  server.FailNext({StatusCode::UNAVAILABLE, "", true});
-  EXPECT_EQ((*ReplayingSession::Create(*client, {"b", 0, 0, {}}))->id().substr(0, 2), "b.");
-  EXPECT_EQ(client->ListSessions()->size(), 3u) << "b may be another's: it is not closed";
-}
-
-TEST(Replaying, WhatExistsUnderTheCallersIdIsNotTaken) {
-  FakeServer server;
-  const auto client = server.Connect();
-  const auto other = *client->CreateSession({"a", 0, 0, {}});
-  ASSERT_TRUE(other->Prefill(0, kThreeRows).ok());
-  const auto refused = ReplayingSession::Create(*client, {"a", 0, 0, {}});
-  EXPECT_EQ(ErrorOf(refused.status()).reason, "SESSION_EXISTS");
-  EXPECT_EQ(server.creates(), 2);
-  server.FailNext({StatusCode::UNAVAILABLE, ""});
-  const auto session = *ReplayingSession::Create(*client, {"a", 0, 0, {}});
-  EXPECT_NE(session->id(), "a");
-  EXPECT_EQ(session->length(0), 0);
-}
-
-TEST(Replaying, ACreateWaitsForRoomOnlyWhenAsked) {
-  FakeServer server;
-  ClientOptions options;
-  for (const bool waits : {false, true}) {
-    options.retry.wait_when_advised = waits;
-    const auto client = server.Connect(options);
-    server.FailNext({StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_SESSIONS", false, 10});
-    const auto session = ReplayingSession::Create(*client, {});
-    EXPECT_EQ(session.ok(), waits) << session.status();
-  }
-}
-
-TEST(Replaying, ACreateHasTheTimeOfARecovery) {
-  FakeServer server;
-  const auto client = server.Connect();
-  for (int i = 0; i < 5; ++i) {  // more than a call's own tries
-    server.FailNext({StatusCode::UNAVAILABLE, ""});
-  }
-  EXPECT_TRUE(ReplayingSession::Create(*client, {}).ok());
-  for (int i = 0; i < 1000; ++i) {
-    server.FailNext({StatusCode::UNAVAILABLE, ""});
-  }
-  const absl::Status status = ReplayingSession::Create(*client, {}, Within(200)).status();
-  EXPECT_NE(status.message().find("not mended within recovery_timeout, 200 ms"),
-            std::string_view::npos);
-}
-
 TEST(Replaying, ARewindOfASessionThatIsNotWhereItWasMakesItAnew) {
   FakeServer server;
   const auto client = server.Connect();
@@ -403,21 +301,6 @@ TEST(Replaying, AFoundSessionThatIsNotWhereItWasIsMadeAnew) {
   EXPECT_EQ(*session->Decode(0, kRow), kAnswer);
   EXPECT_NE(session->id(), "a");
   EXPECT_EQ(server.Length(session->id(), 0), 5);
-}
-
-TEST(Replaying, AnothersSessionOfTheCallersNameIsNotClosed) {
-  FakeServer server;
-  const auto client = server.Connect();
-  const auto session = Filled(*client);
-  server.SwitchReplica();
-  const auto other = *client->CreateSession({"a", 0, 0, {}});
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(session->Decode(0, kRow).ok());
-    EXPECT_EQ(session->id().substr(0, 2), "a.");
-    ASSERT_TRUE(client->CloseSession(session->id()).ok());
-  }
-  ASSERT_TRUE(session->Close().ok());
-  EXPECT_TRUE(other->Refresh().ok());
 }
 
 TEST(Replaying, CloseFreesWhatIsLeftBehindToo) {
