@@ -40,21 +40,22 @@ class Pair:
         return ours == plain
 
     def pipeline(self, random):
-        """Steps in flight, of which some cut the one before."""
+        """Steps in flight, of which some cut the one before, and calls in between."""
+        right, steps = [], []
         with self.client.steps(resume=True) as stream:
-            steps = []
             for _ in range(8):
+                what = random.choice(["submit"] * 6 + ["step", "rewind", "fork"])
+                if what != "submit":
+                    right.append(self.call(what, random))
+                    continue
                 layer, back = random.choice(LAYERS), random.randrange(3)
                 x, position = rows(2, random.randrange(1 << 20)), self.lengths[layer] - back
                 self.lengths[layer] = position + 2
                 options = dict(position=position, rewind=back > 0)
-                step = stream.submit_prefill(self.one, layer, x, **options)
-                steps.append((step, layer, x, options))
-            return all(
-                step.result(60).output.tobytes()
-                == self.plain.prefill(layer, x, **options).output.tobytes()
-                for step, layer, x, options in steps
-            )
+                plain = self.plain.prefill(layer, x, **options).output.tobytes()
+                steps.append((stream.submit_prefill(self.one, layer, x, **options), plain))
+            right += [step.result(60).output.tobytes() == plain for step, plain in steps]
+        return all(right)
 
     def rewind(self, position):
         self._both(lambda one: one.rewind(position))
@@ -68,17 +69,20 @@ class Pair:
             one.close()
         return True
 
-    def act(self, random):
-        what = random.choice(["step", "step", "pipeline", "rewind", "fork"])
-        if max(self.lengths.values()) > 400:
-            self.rewind(0)
-            self.begin()
+    def call(self, what, random):
         if what == "step":
             count, back = random.randrange(1, 4), random.randrange(4)
             return self.step(random.choice(LAYERS), count, back, random.randrange(1 << 20))
         if what == "rewind":
             return self.rewind(max(self.lengths.values()) - random.randrange(3))
-        return self.pipeline(random) if what == "pipeline" else self.fork()
+        return self.fork()
+
+    def act(self, random):
+        if max(self.lengths.values()) > 400:
+            self.rewind(0)
+            self.begin()
+        what = random.choice(["step", "step", "pipeline", "rewind", "fork"])
+        return self.pipeline(random) if what == "pipeline" else self.call(what, random)
 
 
 @pytest.mark.parametrize("lost", [0.0, 0.03])

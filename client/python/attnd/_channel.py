@@ -18,6 +18,8 @@ Options = Sequence[Tuple[str, Any]]
 # still in the server until its client reads. 5 bytes is the least that gRPC takes.
 NARROW: Options = (("grpc.http2.lookahead_bytes", 5), ("grpc.http2.bdp_probe", 0))
 
+_LONGEST = 315_576_000_000  # seconds of a google.protobuf.Duration
+
 MAX_MESSAGE_BYTES = 256 << 20  # the server's default; gRPC's own would be 4 MiB for answers
 
 
@@ -73,9 +75,16 @@ def duration(seconds: Optional[float]) -> Optional[Duration]:
     """The Duration of so many seconds; None stays unset."""
     if seconds is None:
         return None
+    if not abs(seconds) <= _LONGEST:
+        raise ValueError(f"a duration is {seconds} s; expected at most {_LONGEST} s")
     message = Duration()
     message.FromNanoseconds(round(seconds * 1e9))
     return message
+
+
+def step_timeout(seconds: Optional[float]) -> Optional[Duration]:
+    """As `deadline`, for a step, where the default is none."""
+    return duration(deadline(seconds, None))
 
 
 class Stubs:

@@ -2,16 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Dict, Optional, Sequence
 
 import numpy as np
 
-from . import _calls
+from . import _calls, _channel
 from ._proto import attnd_pb2 as pb
 from ._recovery import Cause, Recovery, cause_of, found
+from ._turns import Turn
 from ._work import DecodeWork, PrefillWork, id_of
 from .errors import AttndError, FailedPrecondition, NotFound
-from .types import SequenceStep
+from .types import DecodeResult, PrefillResult, SequenceStep
+
+
+def prefill(
+    session: Any,
+    layer: int,
+    position: Optional[int],
+    hidden: np.ndarray,
+    options: Any,
+    timeout: Optional[float],
+) -> PrefillResult:
+    """A call's, behind what is unanswered of the session on streams."""
+    with turn(session._client, [session], [layer], timeout):
+        start = session._position(layer, position)
+        work = prefill_work(session, layer, start, hidden, options)
+        return _run(session._client, work, timeout)
+
+
+def decode(
+    client: Any,
+    layer: int,
+    steps: Sequence[SequenceStep],
+    hidden: np.ndarray,
+    dtypes: Dict[str, Any],
+    timeout: Optional[float],
+) -> DecodeResult:
+    """As prefill."""
+    with turn(client, [step.session for step in steps], [layer], timeout):
+        positions = client._positions(layer, steps)
+        request = _calls.decode_request(layer, steps, positions, hidden, **dtypes)
+        return _run(client, decode_work(layer, steps, positions, request), timeout)
+
+
+def turn(
+    client: Any,
+    sessions: Sequence[Any],
+    layers: Sequence[int],
+    timeout: Optional[float] = None,
+    holder: Any = None,
+) -> Turn:
+    """Waits no longer than a call of this timeout would."""
+    return Turn(sessions, layers, _channel.deadline(timeout, client._timeout), holder)
 
 
 def prefill_work(
@@ -47,7 +89,7 @@ def _take_place(work: Any, session: Any, position: int) -> None:
         work.aim(session, session._length_for(work.layer, position))
 
 
-def run(client: Any, work: Any, timeout: Optional[float]) -> Any:
+def _run(client: Any, work: Any, timeout: Optional[float]) -> Any:
     """The result of a step, over losses of its sessions."""
     recovery = Recovery(client._recovery_timeout)
     method = getattr(client._stubs.attention, work.kind.capitalize())
@@ -55,6 +97,7 @@ def run(client: Any, work: Any, timeout: Optional[float]) -> Any:
     while work.sessions():
         if error is None:
             work.address()
+            work.sent = True
             try:
                 answer = client._once(method, work.request, timeout)
                 error = work.accept(work.read([answer]), trouble_test(work))
@@ -84,7 +127,8 @@ def mend(client: Any, works: Sequence[Any], error: AttndError, recovery: Recover
     """Brings the sessions of steps back, so that these can be sent again; raises a final error.
 
     The steps are in order: where one layer has several, the first of them cuts it. One that is
-    not next to those before it has lost the step between, which failed: so does it.
+    not next to those before it has lost the step between, which failed: so does it. Those that
+    may be done are marked as `repeated`.
     """
     cause = recovery.take(error, any(work.repeated for work in works))
     client._moves.note_failure(error)
@@ -92,7 +136,7 @@ def mend(client: Any, works: Sequence[Any], error: AttndError, recovery: Recover
     infos: Any = {}  # by session: what the server has, or why there is nothing
     ends: Any = {}  # by session and layer: where the steps so far end
     for work in works:
-        work.repeated = True
+        work.repeated |= work.sent
         for session in work.sessions():
             if session not in infos:
                 infos[session] = _brought_back(client, session, cause, recovery)

@@ -61,6 +61,7 @@ class PrefillWork:
 
     kind = "prefill"
     streamed = False
+    sent = False
 
     def __init__(self, session: Any, layer: int, request: pb.PrefillRequest):
         self.layer, self.request = layer, request
@@ -130,6 +131,7 @@ class DecodeWork:
 
     kind = "decode"
     streamed = False
+    sent = False
 
     def __init__(self, steps: Sequence[SequenceStep], layer: int, request: pb.DecodeRequest):
         self.layer, self.request = layer, request

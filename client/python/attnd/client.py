@@ -319,12 +319,10 @@ class Client(Transfers):
         """
         steps = _calls.as_steps(sequences)
         _calls.check_retries(steps, retries)
-        positions = self._positions(layer, steps)
         dtypes = dict(output_dtype=output_dtype, wire_dtype=wire_dtype)
         if any(getattr(step.session, "replays", False) for step in steps):
-            request = _calls.decode_request(layer, steps, positions, hidden, **dtypes)
-            work = _mending.decode_work(layer, steps, positions, request)
-            return _mending.run(self, work, timeout)
+            return _mending.decode(self, layer, steps, hidden, dtypes, timeout)
+        positions = self._positions(layer, steps)
         waiting = self._moves.wait(_channel.deadline(timeout, self._timeout))
         result = self._decode(layer, steps, positions, hidden, dtypes, timeout, retries)
         while True:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 import numpy as np
 
-from . import _channel, _mending
+from . import _channel, _mending, _session_calls
 from ._history import History
 from ._names import Names
 from ._proto import attnd_pb2 as pb
-from ._recovery import Cause, Recovery, cause_of, found
+from ._recovery import Cause, Recovery, found
+from ._turns import Turn, Turns
 from .errors import AttndError, NotFound
 from .session import Session
 from .types import PrefillResult, SessionInfo
@@ -61,6 +62,7 @@ class ReplayingSession(Session):
         # None: one that did more.
         self._doubts: Dict[int, Optional[int]] = {}
         self._gone = False  # `_id` was closed, to make it anew
+        self._turns = Turns()
         self._making = threading.Lock()  # held while it is brought back
         self._lock = threading.RLock()  # guards the history, the doubts and `_id`
 
@@ -75,27 +77,41 @@ class ReplayingSession(Session):
         return self._history.complete
 
     def rewind(self, position: int, *, timeout: Optional[float] = None) -> SessionInfo:
-        """Cuts every layer longer than `position` to it, or changes nothing and raises."""
-        self._settle()
-        request = pb.RewindSessionRequest(position=position)
-        method = self._client._stubs.sessions.RewindSession
-        try:
-            info = self._mended(method, request, timeout, lambda: self._history.cut(position))
-        except AttndError as error:
-            if not error.reason or cause_of(error) is not None:  # it may be done
-                self._doubts.update(dict.fromkeys(range(self._history.num_layers)))
-            raise
-        self._lengths = [min(length or 0, position) for length in self.lengths]
-        return SessionInfo.from_proto(info)
+        """Cuts every layer longer than `position` to it, or changes nothing and raises.
+
+        It is behind the session's steps on streams: their answers come first.
+        """
+        with self._turn(timeout):
+            self._settle()
+            request = pb.RewindSessionRequest(position=position)
+            method = self._client._stubs.sessions.RewindSession
+            recovery = Recovery(self._client._recovery_timeout)
+
+            def cut(info: pb.Session) -> None:
+                self._history.cut(position)
+                self._lengths = self._learnt(info)
+
+            try:
+                info = _session_calls.mended(self, method, request, timeout, recovery, cut)
+                return SessionInfo.from_proto(info)
+            except AttndError as error:
+                if recovery.begun or not error.reason:  # it may be done
+                    with self._lock:
+                        self._doubts.update(dict.fromkeys(range(self._history.num_layers)))
+                raise
 
     def info(self, *, timeout: Optional[float] = None) -> SessionInfo:
         """The session as the server sees it."""
         method = self._client._stubs.sessions.GetSession
-        answer = self._mended(method, pb.GetSessionRequest(), timeout)
-        if not self._history.complete:
-            pairs = zip(self._lengths, answer.layer_lengths)
-            self._lengths = [now if own is None else own for own, now in pairs]
-        return SessionInfo.from_proto(answer)
+        recovery = Recovery(self._client._recovery_timeout)
+        request = pb.GetSessionRequest()
+
+        def learn(info: pb.Session) -> None:
+            pairs = zip(self._lengths, self._learnt(info))  # steps on streams are ahead of it
+            self._lengths = [told if own is None else own for own, told in pairs]
+
+        info = _session_calls.mended(self, method, request, timeout, recovery, learn)
+        return SessionInfo.from_proto(info)
 
     def fork(
         self,
@@ -106,7 +122,10 @@ class ReplayingSession(Session):
         *,
         timeout: Optional[float] = None,
     ) -> "ReplayingSession":
-        """As Session.fork; the copy replays too, from a copy of the history."""
+        """As Session.fork; the copy replays too, from a copy of the history.
+
+        It is behind the session's steps on streams: their answers come first.
+        """
         ttl = _channel.duration(idle_ttl)
         made = pb.CreateSessionRequest(
             prefix_length=self._prefix_length,
@@ -114,90 +133,54 @@ class ReplayingSession(Session):
             idle_ttl=ttl,
             affinity_key=self._request.affinity_key,
         )
-        self._settle()
-        with self._lock:
-            twin = ReplayingSession(self._client, made, self._history.copy(position), session_id)
-        request = pb.ForkSessionRequest(position=position, max_tokens=max_tokens, idle_ttl=ttl)
-        info = self._make(twin, self._client._stubs.sessions.ForkSession, request, timeout)
-        twin._take_copy(info)
-        return twin
+        with self._turn(timeout):
+            self._settle()
+            with self._lock:
+                kept = self._history.copy(position)
+            twin = ReplayingSession(self._client, made, kept, session_id)
+            request = pb.ForkSessionRequest(position=position, max_tokens=max_tokens, idle_ttl=ttl)
+            method = self._client._stubs.sessions.ForkSession
+            info = _session_calls.make(self, twin, method, request, timeout)
+            twin._take_copy(info)
+            return twin
 
     def close(self, *, timeout: Optional[float] = None) -> int:
-        """Ends the session; the bytes that it freed, 0 where the server that answers lacks it."""
-        request = pb.CloseSessionRequest(session_id=self._id)
-        method, freed = self._client._stubs.sessions.CloseSession, 0
-        try:
-            freed = self._client._call(method, request, timeout).freed_bytes
-        except NotFound:
-            pass
+        """Ends the session; the bytes that it freed, 0 where the server that answers lacks it.
+
+        It waits for no step: those that are unanswered fail, or are answered before.
+        """
         self._closed = True
-        self._close_left()
-        return freed
+        with self._lock:
+            pass  # `_id` changes no more: one made anew meanwhile has been taken over, or will not be
+        try:
+            return _session_calls.close(self, timeout)
+        finally:
+            self._close_left()
 
     def _open(self, timeout: Optional[float]) -> None:
         method = self._client._stubs.sessions.CreateSession
-        self._make(self, method, self._request, timeout)
+        _session_calls.make(self, self, method, self._request, timeout)
 
-    def _make(
-        self, made: "ReplayingSession", method: Any, request: Any, timeout: Optional[float]
-    ) -> pb.Session:
-        """The session that a call makes, of this one or by itself.
-
-        Once it may have been made without our knowing, it is made under another id.
-        """
-        recovery = Recovery(self._client._recovery_timeout)
-        while True:
-            request.session_id = self._id
-            if made is not self:
-                request.new_session_id = made._id
-            try:
-                return self._client._once(method, request, timeout)
-            except AttndError as error:
-                cause = recovery.take(error)
-                recovery.pause(error)
-                if not error.reason:
-                    made._rename(made._names.another())
-            if made is not self:
-                self._bring_back(cause, recovery)
-            made._close_left()  # what takes memory there, and perhaps the last session's place
-
-    def _mended(
-        self,
-        method: Any,
-        request: Any,
-        timeout: Optional[float],
-        done: Callable[[], None] = lambda: None,
-    ) -> Any:
-        """The answer of a call that can be repeated; `done` takes over what it led to."""
-        recovery = Recovery(self._client._recovery_timeout)
-        while True:
-            request.session_id = self._id
-            try:
-                answer = self._client._once(method, request, timeout)
-            except AttndError as error:
-                cause = recovery.take(error)
-                recovery.pause(error)
-            else:
-                with self._lock:
-                    if request.session_id == self._id:
-                        done()
-                        return answer
-                continue  # it was made anew meanwhile
-            self._bring_back(cause, recovery)
+    def _turn(self, timeout: Optional[float]) -> Turn:
+        """With every layer."""
+        return _mending.turn(self._client, [self], range(self._history.num_layers), timeout)
 
     # ---------------------------------------------------------------- what steps led to
 
     def _prefill(
         self,
         layer: int,
-        position: int,
+        position: Optional[int],
         hidden: np.ndarray,
         options: Dict[str, Any],
         timeout: Optional[float],
         retries: int,
     ) -> PrefillResult:
-        work = _mending.prefill_work(self, layer, position, hidden, options)
-        return _mending.run(self._client, work, timeout)
+        return _mending.prefill(self, layer, position, hidden, options, timeout)
+
+    def _learnt(self, info: pb.Session) -> List[Optional[int]]:
+        """The lengths by the server's word; None where the history tells them."""
+        return [None if self._history.complete else length for length in info.layer_lengths]
 
     def _known(self, layer: int) -> Optional[int]:
         known = super()._known(layer)
@@ -210,15 +193,17 @@ class ReplayingSession(Session):
         return super()._end(layer, info)
 
     def _length_for(self, layer: int, position: int) -> int:
-        doubt = self._doubts.get(layer)
-        return position if doubt is None or position != self._end(layer) else doubt
+        with self._lock:
+            doubt = self._doubts.get(layer)
+            return position if doubt is None or position != self._end(layer) else doubt
 
     def _unsettled(self, layer: int, position: int) -> bool:
-        if layer not in self._doubts or not self._history.complete:
-            return False
-        if position != self._end(layer):
-            self._doubts[layer] = None
-        return self._doubts[layer] is None
+        with self._lock:
+            if layer not in self._doubts or not self._history.complete:
+                return False
+            if position != self._end(layer):
+                self._doubts[layer] = None
+            return self._doubts[layer] is None
 
     def _settle(self) -> None:
         """Leaves nothing of steps that failed and may be done."""
@@ -243,14 +228,13 @@ class ReplayingSession(Session):
             if doubtful:
                 appends = layer not in self._doubts and position == self._end(layer)
                 self._doubts[layer] = position + rows if appends else None
-            kept = self._history.complete  # which tells once the steps behind this one are answered
-            self._set(layer, None if kept else min(position, self._known(layer) or 0))
+            self._set(layer, None)  # told by the history, or the server
 
     def _take_copy(self, info: pb.Session) -> None:
         """The session is a fork, which the server has so."""
         kept = [self._end(layer, info) for layer in range(self._history.num_layers)]
         for layer, length in enumerate(info.layer_lengths):
-            if length != kept[layer]:  # by steps that were not answered then
+            if length != kept[layer]:  # by what is not known here
                 self._doubts[layer] = None
         self._lengths = list(kept)
 
@@ -267,6 +251,8 @@ class ReplayingSession(Session):
         made: Optional[_Made] = None
         try:
             while True:
+                if self._closed:
+                    raise NotFound(f"session {self._id} was closed here", reason="SESSION_CLOSED")
                 try:
                     if not anew:
                         return found(self._client, self._id, cause, recovery, replayable)
@@ -290,6 +276,8 @@ class ReplayingSession(Session):
                 made = self._leave(made)
         finally:
             self._leave(made)
+            if self._closed:
+                self._close_left()
 
     def _create(self) -> "_Made":
         self._close_left()
@@ -306,9 +294,9 @@ class ReplayingSession(Session):
             raise
 
     def _take_over(self, made: "_Made") -> bool:
-        """Sends the rows, and goes on with the session made; False: they have changed meanwhile."""
+        """Sends the rows, and goes on with the session made; False: all has changed meanwhile."""
         with self._lock:
-            if made.version != self._history.version:
+            if self._closed or made.version != self._history.version:
                 return False
             self._replay(made.info)
             self._rename(made.info.session_id)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import collections
+import functools
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import numpy as np
+from google.protobuf.duration_pb2 import Duration
 
-from . import _calls, _mending
-from ._recovery import Cause, Recovery, cause_of
+from . import _calls, _channel, _mending
+from ._recovery import Cause, Recovery, cause_of, is_broken
 from ._step_book import expect
-from .errors import AttndError, Cancelled, Unavailable
+from ._turns import AnswerThread, Turn, check_may_wait
+from .errors import AttndError, Cancelled, Internal, Unavailable
 from .steps import StepFuture, StepStream
 from .types import SequenceStep
 
@@ -22,14 +24,14 @@ if TYPE_CHECKING:
 class _Step:
     """A step from its submission to its answer."""
 
-    def __init__(self, work: Any, timeout: Optional[float]):
-        self.work, self.timeout = work, timeout
+    def __init__(self, work: Any, allowed: Optional[Duration], turn: Turn):
+        self.work, self.allowed, self.turn = work, allowed, turn
         work.streamed = True
         self.future = StepFuture()
         self.future.set_running_or_notify_cancel()
-        self.sent = False  # on some stream
         self.sent_as = 0  # its number on the stream that it is on now; 0: on none
         self.trouble: Optional[AttndError] = None
+        self.cancelled = False
 
 
 class ResumingStepStream:
@@ -39,16 +41,20 @@ class ResumingStepStream:
     and what is unanswered is sent again, in order: a Session that has moved is waited for, a
     ReplayingSession that is lost is made anew. The steps of all sessions wait meanwhile. A step
     fails when its session cannot be brought back, or not within the client's recovery_timeout.
+
+    A ReplayingSession's rows have the order of the calls and steps that bring them: where a layer
+    has unanswered steps on another stream, the submitting of a step waits for their answers.
     """
 
     def __init__(self, client: "Client"):
         self._client = client
         self._state = threading.Condition()
         self._steps: Dict[int, _Step] = {}  # unanswered ones by id, in the order submitted
-        self._held: Deque[_Step] = collections.deque()  # those that wait to be sent
+        self._held: List[_Step] = []  # those of them that wait to be sent
         self._last_id = 0
         self._recovery = Recovery(client._recovery_timeout, lambda: bool(self._steps))
         self._mending = False
+        self._mender: Optional[threading.Thread] = None  # for as long as it has work
         self._ended: Optional[AttndError] = None
         self._stream: StepStream = client._open_steps()
 
@@ -62,6 +68,7 @@ class ResumingStepStream:
 
     def close(self) -> None:
         """Takes no more steps, waits for the answers of those there are, ends the stream."""
+        check_may_wait()
         with self._state:
             self._ended = self._ended or Unavailable("the stream is closed")
             self._state.wait_for(lambda: not self._steps and not self._mending)
@@ -122,12 +129,13 @@ class ResumingStepStream:
             step = self._steps.get(step_id)
             if step is None:
                 return
+            step.cancelled = True  # should it be sent again
             if step.sent_as:
                 self._stream.cancel(step.sent_as)
                 return
-            step.work.repeated |= step.sent  # it may be done
+            step.work.repeated |= step.work.sent  # it may be done
             self._forget(step)
-        self._fail(step, Cancelled("the step was cancelled", reason="STEP_CANCELLED"))
+        self._fail(step, _cancelled())
 
     def _submit(
         self,
@@ -136,25 +144,40 @@ class ResumingStepStream:
         make: Callable[[List[int]], Any],
         timeout: Optional[float],
     ) -> StepFuture:
-        with self._state:
-            if self._ended is not None:
-                raise self._ended
-            positions = self._client._positions(layer, steps)
-            step = _Step(make(positions), timeout)
-            expect(steps, layer, positions)
-            self._last_id += 1
-            step.future.step_id = self._last_id
-            if self._held or self._cuts(step):
-                self._held.append(step)
-            self._steps[self._last_id] = step
-            trouble = _mending.unsettled(step.work)
-            if trouble is not None:
-                self._trouble(step, trouble)
-            elif not self._mending and step not in self._held:
-                self._send(step)
-            return step.future
+        allowed = _channel.step_timeout(timeout)
+        sessions = [one.session for one in steps]
+        turn = _mending.turn(self._client, sessions, [layer], holder=self)
+        try:
+            with self._state:
+                if self._ended is not None:
+                    raise self._ended
+                positions = self._client._positions(layer, steps)
+                step = _Step(make(positions), allowed, turn)
+                expect(steps, layer, positions)
+                self._admit(step)
+                return step.future
+        except BaseException:
+            turn.give()
+            raise
 
     # ---------------------------------------------------------------- with the lock held
+
+    def _admit(self, step: _Step) -> None:
+        self._last_id += 1
+        step.future.step_id = self._last_id
+        if self._must_wait(step, self._held):
+            self._held.append(step)
+        self._steps[self._last_id] = step
+        trouble = _mending.unsettled(step.work)
+        if trouble is not None:
+            self._trouble(step, trouble)
+        elif not self._mending and step not in self._held:
+            self._send(step)
+
+    def _must_wait(self, step: _Step, held: Iterable[_Step]) -> bool:
+        """For answers, or behind one of those that do and come first."""
+        mine = set(step.work.sessions())
+        return self._cuts(step) or any(mine & set(one.work.sessions()) for one in held)
 
     def _cuts(self, step: _Step) -> bool:
         """Whether it cuts rows of a step that is not answered.
@@ -183,31 +206,31 @@ class ResumingStepStream:
 
     def _release(self) -> None:
         """Sends what no longer waits for others."""
-        while self._held and not self._mending:
-            step = self._held[0]
-            if step.future.step_id in self._steps:
-                if self._cuts(step):
-                    return
+        held, self._held = self._held, []
+        for step in held:
+            if step.future.step_id not in self._steps:
+                continue
+            if self._mending or self._must_wait(step, self._held):
+                self._held.append(step)
+            else:
                 self._send(step)
-            self._held.popleft()
 
     def _send(self, step: _Step) -> None:
         stream = self._stream
         step.work.address()
         try:
-            sent_as = stream._send(
-                step.work, step.timeout, lambda future: self._answered(step, future)
-            )
-            step.sent = True
+            answered = functools.partial(self._answered, step)
+            sent_as = stream._send(step.work, step.allowed, answered)
+            step.work.sent = True
             step.sent_as = 0 if step.trouble else sent_as
         except AttndError as error:  # the stream has ended
             self._trouble(step, error)
 
     def _trouble(self, step: _Step, error: AttndError) -> None:
-        step.sent_as, step.trouble = 0, error
-        if not self._mending:
-            self._mending = True
-            threading.Thread(target=self._mend, name="attnd-resume", daemon=True).start()
+        step.sent_as, step.trouble, self._mending = 0, error, True
+        if self._mender is None:
+            self._mender = AnswerThread(target=self._mend, name="attnd-resume", daemon=True)
+            self._mender.start()
 
     # ---------------------------------------------------------------- answers
 
@@ -219,7 +242,7 @@ class ResumingStepStream:
             with self._state:
                 self._forget(step)
             if not step.future.done():
-                step.future.set_exception(error)
+                self._fail(step, error)
 
     def _take(self, step: _Step, future: StepFuture) -> None:
         failure = future.exception()
@@ -237,6 +260,8 @@ class ResumingStepStream:
             if mendable:
                 self._trouble(step, failure)
                 return
+            if isinstance(failure, AttndError):
+                step.work.give_up(failure)  # before those that waited for it are sent
             self._forget(step)
             if failure is None and not any(one.work.repeated for one in self._steps.values()):
                 self._recovery.over()
@@ -247,6 +272,7 @@ class ResumingStepStream:
 
     @staticmethod
     def _finish(step: _Step) -> None:
+        step.turn.give()  # before the callbacks, which may be the next to take it
         try:
             result = step.work.result()
         except Exception as error:
@@ -258,7 +284,11 @@ class ResumingStepStream:
         if isinstance(error, AttndError):
             step.work.give_up(error)
             self._finish(step)
-        else:
+            return
+        try:
+            step.work.give_up(Internal(str(error)))  # it may be done
+        finally:
+            step.turn.give()
             step.future.set_exception(error)
 
     def _cancel_all(self) -> None:
@@ -285,13 +315,16 @@ class ResumingStepStream:
             with self._state:
                 self._ended = Unavailable(f"the stream has ended: {error}")
                 lost, self._steps = self._steps, {}
-                self._mending = False
+                self._mending, self._mender = False, None
                 self._state.notify_all()
             for step in lost.values():
                 self._fail(step, error)
 
     def _bring_back(self, steps: List[_Step]) -> None:
-        errors = [step.trouble for step in steps if step.trouble is not None]
+        for step in steps:
+            if step.cancelled:
+                self._give_up(step, _cancelled())
+        errors = [step.trouble for step in steps if step.trouble and not step.cancelled]
         # What says most comes first: a session is not there for one of many reasons.
         errors.sort(key=lambda error: cause_of(error, True) is Cause.ABSENT)
         try:
@@ -302,16 +335,22 @@ class ResumingStepStream:
             self._recovery.over()
             for step in steps:
                 if step.trouble is not None:
+                    step.work.repeated |= is_broken(step.trouble)
                     step.work.give_up(final)
         if self._recovery.stopped:  # none is sent again, also of those that came meanwhile
             for step in steps:
-                step.work.repeated |= step.sent
-                step.work.give_up(Cancelled("the stream was left", reason="STEP_CANCELLED"))
+                self._give_up(step, _cancelled("the stream was left"))
         with self._state:
             # Of those that were cancelled meanwhile nobody waits any more.
             done = [step for step in steps if not step.work.sessions() and self._forget(step)]
         for step in done:
             self._finish(step)
+
+    @staticmethod
+    def _give_up(step: _Step, error: AttndError) -> None:
+        """What was sent may be done."""
+        step.work.repeated |= step.work.sent
+        step.work.give_up(error)
 
     def _resume(self) -> bool:
         """Opens a stream and sends what is unanswered; False when that met trouble again."""
@@ -324,6 +363,12 @@ class ResumingStepStream:
             if step not in self._held:
                 self._send(step)
         self._mending = any(step.trouble is not None for step in self._steps.values())
-        self._release()
+        self._release()  # perhaps into trouble again
         self._state.notify_all()
+        if not self._mending:
+            self._mender = None
         return not self._mending
+
+
+def _cancelled(why: str = "the step was cancelled") -> Cancelled:
+    return Cancelled(why, reason="STEP_CANCELLED")

@@ -74,19 +74,19 @@ class Session(SessionState):
             wire_dtype=wire_dtype,
             expected_length=expected_length,
         )
-        start = self._position(layer, position)
-        return self._prefill(layer, start, hidden, options, timeout, retries)
+        return self._prefill(layer, position, hidden, options, timeout, retries)
 
     def _prefill(
         self,
         layer: int,
-        position: int,
+        position: Optional[int],
         hidden: np.ndarray,
         options: Dict[str, Any],
         timeout: Optional[float],
         retries: int,
     ) -> PrefillResult:
-        request = _calls.prefill_request(self.session_id, layer, position, hidden, **options)
+        start = self._position(layer, position)
+        request = _calls.prefill_request(self.session_id, layer, start, hidden, **options)
         client, attempts = self._client, _retry.PrefillAttempts(request, retries)
         try:
             answer = client._attempt(client._stubs.attention.Prefill, request, timeout, attempts)

@@ -9,9 +9,11 @@ from typing import Any, Callable, List, Optional, Sequence
 
 import grpc
 import numpy as np
+from google.protobuf.duration_pb2 import Duration
 
 from . import _calls, _channel
 from ._step_book import StepBook, cancel_of, expect, request_of
+from ._turns import AnswerThread, check_may_wait
 from .errors import AttndError, Unavailable, from_rpc_error
 from .types import SequenceStep
 
@@ -43,7 +45,7 @@ class StepStream:
         self._requests: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
         self._failure: Optional[AttndError] = None
         self._responses = method(iter(self._requests.get, _END), metadata=metadata)
-        self._reader = threading.Thread(target=self._read, name="attnd-steps", daemon=True)
+        self._reader = AnswerThread(target=self._read, name="attnd-steps", daemon=True)
         self._reader.start()
 
     def __enter__(self) -> "StepStream":
@@ -56,6 +58,8 @@ class StepStream:
 
     def close(self) -> None:
         """Sends no more, waits for the answers of what was sent, ends the stream."""
+        if threading.current_thread() is self._reader:
+            check_may_wait()
         with self._lock:
             self._failure = self._failure or Unavailable("the stream is closed")
             self._requests.put(_END)
@@ -90,7 +94,8 @@ class StepStream:
                 wire_dtype=wire_dtype,
                 expected_length=expected_length,
             )
-            return self._submit(layer, [step], positions, timeout, prefill=request)
+            allowed = _channel.step_timeout(timeout)
+            return self._submit(layer, [step], positions, allowed, prefill=request)
 
     def submit_decode(
         self,
@@ -109,7 +114,8 @@ class StepStream:
             request = _calls.decode_request(
                 layer, steps, positions, hidden, output_dtype=output_dtype, wire_dtype=wire_dtype
             )
-            return self._submit(layer, steps, positions, timeout, decode=request)
+            allowed = _channel.step_timeout(timeout)
+            return self._submit(layer, steps, positions, allowed, decode=request)
 
     def cancel(self, step_id: int) -> None:
         """Asks the server to cancel a step, which then fails with attnd.Cancelled.
@@ -121,7 +127,7 @@ class StepStream:
     def _send(
         self,
         work: Any,
-        timeout: Optional[float],
+        allowed: Optional[Duration],
         answered: Callable[[StepFuture], None],
     ) -> int:
         """Sends a step of ResumingStepStream, which knows its sessions; the step's id here."""
@@ -129,9 +135,9 @@ class StepStream:
         positions = [step.position for step in steps]
         request = {work.kind: work.request}
         with self._lock:
-            future = self._submit(work.layer, steps, positions, timeout, **request)
-        future.add_done_callback(answered)
-        return future.step_id
+            return self._submit(
+                work.layer, steps, positions, allowed, answered, **request
+            ).step_id
 
     def _end(self, cancel: bool) -> None:
         """Ends the stream, at once or with the answers of what was sent."""
@@ -150,7 +156,8 @@ class StepStream:
         layer: int,
         steps: Sequence[SequenceStep],
         positions: Sequence[int],
-        timeout: Optional[float],
+        allowed: Optional[Duration],
+        answered: Optional[Callable[[StepFuture], None]] = None,
         **request: Any,
     ) -> StepFuture:
         if self._failure is not None:
@@ -159,10 +166,11 @@ class StepStream:
             raise ValueError("a ReplayingSession is in the step: expected steps(resume=True)")
         future = StepFuture()
         future.set_running_or_notify_cancel()
+        if answered is not None:
+            future.add_done_callback(answered)  # before it can be done: the reader calls it
         [(kind, step)] = request.items()
         future.step_id = self._book.add(future, layer, steps, kind, step.hidden.shape[1])
         expect(steps, layer, positions)
-        allowed = _channel.duration(timeout)
         self._requests.put(request_of(future.step_id, timeout=allowed, **request))
         return future
 

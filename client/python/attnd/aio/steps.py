@@ -7,6 +7,7 @@ from typing import Any, AsyncIterator, Callable, Optional, Sequence
 
 import grpc
 import numpy as np
+from google.protobuf.duration_pb2 import Duration
 
 from .. import _calls, _channel
 from .._step_book import StepBook, cancel_of, expect, request_of
@@ -82,7 +83,8 @@ class AsyncStepStream:
                 wire_dtype=wire_dtype,
                 expected_length=expected_length,
             )
-            return self._submit(layer, [step], positions, timeout, prefill=request)
+            allowed = _channel.step_timeout(timeout)
+            return self._submit(layer, [step], positions, allowed, prefill=request)
 
     async def submit_decode(
         self,
@@ -101,7 +103,8 @@ class AsyncStepStream:
             request = _calls.decode_request(
                 layer, steps, positions, hidden, output_dtype=output_dtype, wire_dtype=wire_dtype
             )
-            return self._submit(layer, steps, positions, timeout, decode=request)
+            allowed = _channel.step_timeout(timeout)
+            return self._submit(layer, steps, positions, allowed, decode=request)
 
     def cancel(self, step_id: int) -> None:
         """Asks the server to cancel a step, which then fails with attnd.Cancelled."""
@@ -112,7 +115,7 @@ class AsyncStepStream:
         layer: int,
         steps: Sequence[SequenceStep],
         positions: Sequence[int],
-        timeout: Optional[float],
+        allowed: Optional[Duration],
         **request: Any,
     ) -> AsyncStepFuture:
         if self._failure is not None:
@@ -121,7 +124,6 @@ class AsyncStepStream:
         [(kind, step)] = request.items()
         future.step_id = self._book.add(future, layer, steps, kind, step.hidden.shape[1])
         expect(steps, layer, positions)
-        allowed = _channel.duration(timeout)
         self._requests.put_nowait(request_of(future.step_id, timeout=allowed, **request))
         return future
 
