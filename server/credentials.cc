@@ -1,11 +1,16 @@
 // The server's side of a connection.
 #include "server/credentials.h"
 
+#include <unistd.h>
+
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/file.h"
+#include "grpc/support/log.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
 
 namespace attnd::server {
 namespace {
@@ -24,7 +29,30 @@ absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path, c
   return text;
 }
 
+// gRPC looks at them when it listens: on an address of no network and no file, for a moment.
+bool AreOfUse(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(absl::StrCat("unix-abstract:attnd-check-", getpid()), credentials,
+                           &port);
+  gpr_set_log_function(
+      [](gpr_log_func_args* /*args*/) {});  // of a failed one it writes a paragraph
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  gpr_set_log_function(nullptr);
+  return port != 0;
+}
+
 }  // namespace
+
+absl::Status CheckCredentials(const Config& config) {
+  const absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> made = MakeCredentials(config);
+  if (!made.ok() || config.tls_cert.empty() || AreOfUse(*made)) {
+    return made.status();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--tls_cert=", config.tls_cert, " and --tls_key=", config.tls_key,
+                   ": the key is not the certificate's, or one of them is broken"));
+}
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(const Config& config) {
   if (config.tls_cert.empty()) {

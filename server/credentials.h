@@ -9,6 +9,10 @@
 
 namespace attnd::server {
 
+// Reads the PEM files, and has gRPC say whether it can serve with them: that the key is the
+// certificate's, which their texts do not show. The error names the flags and the files.
+absl::Status CheckCredentials(const Config& config);
+
 // Reads the PEM files; the error names the flag and the file.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(const Config& config);
 

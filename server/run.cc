@@ -88,7 +88,7 @@ absl::Status CheckServing(const Config& config) {
       return status;
     }
   }
-  if (absl::Status status = MakeCredentials(config).status(); !status.ok()) {
+  if (absl::Status status = CheckCredentials(config); !status.ok()) {
     return status;
   }
   for (const std::string& address : config.listen) {

@@ -162,14 +162,15 @@ absl::Status ReplayingSession::Rewind(int64_t position) {
 absl::StatusOr<int64_t> ReplayingSession::Close() {
   const absl::StatusOr<int64_t> freed = session_->Close();
   const bool absent = freed.status().code() == absl::StatusCode::kNotFound;
-  if (freed.ok() || absent) {  // else no server answers
+  closed_ = freed.ok() || absent;
+  if (closed_) {  // else no server answers
     maker_.CloseLeftBehind();
   }
   return absent ? int64_t{0} : freed;
 }
 
 absl::Status ReplayingSession::Mend(const absl::Status& status, Attempts* attempts) {
-  const bool complete = history_.complete();
+  const bool complete = history_.complete() && !closed_;
   if (complete) {
     DoubtWhatIsNotKept();
   }

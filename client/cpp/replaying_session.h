@@ -62,7 +62,8 @@ class ReplayingSession {
   absl::StatusOr<std::vector<float>> Decode(int64_t layer, std::span<const float> hidden);
   absl::Status Rewind(int64_t position);
   // Ends the session, and what earlier losses left where calls go now; the bytes that the session
-  // freed, 0 where it is lost or on a server to which calls do not go.
+  // freed, 0 where it is lost or on a server to which calls do not go. It is not made anew any
+  // more.
   absl::StatusOr<int64_t> Close();
 
  private:
@@ -90,6 +91,7 @@ class ReplayingSession {
   SessionMaker maker_;
   const ReplayOptions options_;
   std::unique_ptr<Session> session_;
+  bool closed_ = false;
   History history_;  // while it is complete, what the session is, whatever a server says
 };
 

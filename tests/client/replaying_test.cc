@@ -303,6 +303,17 @@ TEST(Replaying, AFoundSessionThatIsNotWhereItWasIsMadeAnew) {
   EXPECT_EQ(server.Length(session->id(), 0), 5);
 }
 
+TEST(Replaying, AClosedSessionIsNotMadeAnew) {
+  FakeServer server;
+  const auto client = server.Connect();
+  const auto session = Filled(*client);
+  ASSERT_TRUE(session->Close().ok());
+  server.SwitchReplica();
+  EXPECT_EQ(ErrorOf(session->Decode(0, kRow).status()).reason, "SESSION_UNKNOWN");
+  EXPECT_EQ(ErrorOf(session->Rewind(1)).reason, "SESSION_UNKNOWN");
+  EXPECT_TRUE(client->ListSessions()->empty());
+}
+
 TEST(Replaying, CloseFreesWhatIsLeftBehindToo) {
   FakeServer server;
   const auto client = server.Connect();

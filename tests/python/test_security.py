@@ -128,3 +128,13 @@ def test_attnctl_names_a_file_that_it_cannot_read(secure, flag):
     refused = attnctl(secure, "info", f"--{flag}", "/nowhere/file")
     assert refused.returncode == 2
     assert f"--{flag}=/nowhere/file" in refused.stderr
+
+
+@pytest.mark.parametrize("key, code", [("server", 0), ("client", 2)])
+def test_check_tells_whose_key_it_is(files, key, code):
+    command = [server_process.BINARY, "--check", "--model", "builtin:apex1-tiny"]
+    command += ["--tls_cert", str(files / "server.pem"), "--tls_key", str(files / f"{key}.key")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert ("client.key: the key is not the certificate's" in done.stderr) == (code == 2)
+    assert len(done.stderr.splitlines()) == (code == 2)

@@ -17,7 +17,10 @@ std::string Message(const Config& config) {
   return std::string(MakeCredentials(config).status().message());
 }
 
-TEST(CredentialsTest, PlainWithoutFiles) { EXPECT_TRUE(MakeCredentials(Config()).ok()); }
+TEST(CredentialsTest, PlainWithoutFiles) {
+  EXPECT_TRUE(MakeCredentials(Config()).ok());
+  EXPECT_TRUE(CheckCredentials(Config()).ok());
+}
 
 TEST(CredentialsTest, EveryFileIsCheckedByName) {
   TempDir dir;
@@ -39,6 +42,9 @@ TEST(CredentialsTest, EveryFileIsCheckedByName) {
   EXPECT_THAT(Message(config), HasSubstr("--tls_client_ca="));
   config.tls_client_ca = cert;
   EXPECT_EQ(Message(config), "");
+  EXPECT_EQ(CheckCredentials(config).message(),
+            "--tls_cert=" + cert + " and --tls_key=" + key +
+                ": the key is not the certificate's, or one of them is broken");
 }
 
 }  // namespace
