@@ -1,6 +1,7 @@
 """Calls and steps on streams of one session: what comes on one path is behind what came before on
 another, answered or not, also after a loss."""
 
+import asyncio
 import math
 import threading
 import time
@@ -352,3 +353,68 @@ def test_one_thread_mends_at_a_time(client, session):
         for step in steps:
             step.result(30)
     assert most == [1]
+
+
+# ---------------------------------------------------------------- interrupts
+
+
+ACTS = {
+    "prefill": lambda one: one.prefill(1, rows(3, 2), position=27, rewind=True),
+    "decode": lambda one: one.decode(1, rows(2, 2)),
+    "rewind": lambda one: one.rewind(29),
+}
+
+
+def interrupted(client, act):
+    """The call is done, but Ctrl-C comes before its answer."""
+    tried = client._try
+
+    def interrupt(*arguments):
+        tried(*arguments)
+        client._try = tried
+        raise KeyboardInterrupt
+
+    client._try = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        act()
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_a_call_that_was_interrupted_left_nothing(fleet, client, session, act):
+    interrupted(client, lambda: ACTS[act](session))
+    assert session.lengths[1] == 30
+    assert answer_of(session) == expected(fleet)
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_after_an_interrupt_a_plain_session_asks(client, act):
+    session = client.create_session()
+    session.prefill(1, rows(30, 1))
+    interrupted(client, lambda: ACTS[act](session))
+    assert session.lengths[1] is None
+    length = session.prefill(1, rows(1, 3)).length
+    assert length == {"prefill": 31, "decode": 33, "rewind": 30}[act]
+
+
+def test_after_a_rewind_without_an_answer_a_plain_session_asks(fleet, client):
+    session = client.create_session()
+    session.prefill(1, rows(30, 1))
+    lose(fleet, "RewindSession")
+    with pytest.raises(attnd.Unavailable):
+        session.rewind(29)
+    assert session.lengths[1] is None
+    assert session.prefill(1, rows(1, 3)).length == 30
+
+
+def test_after_a_rewind_without_an_answer_an_asyncio_session_asks(fleet):
+    async def act():
+        async with attnd.AsyncClient(fleet.address) as client:
+            session = await client.create_session()
+            await session.prefill(1, rows(30, 1))
+            lose(fleet, "RewindSession")
+            with pytest.raises(attnd.Unavailable):
+                await session.rewind(29)
+            assert session.lengths[1] is None
+            assert (await session.prefill(1, rows(1, 3))).length == 30
+
+    asyncio.run(asyncio.wait_for(act(), 20))

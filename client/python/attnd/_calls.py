@@ -198,7 +198,7 @@ def note_lengths(layer: int, steps: Sequence[SequenceStep], result: DecodeResult
 
 
 def note_failure(
-    layer: int, steps: Sequence[SequenceStep], error: AttndError, repeated: bool
+    layer: int, steps: Sequence[SequenceStep], error: BaseException, repeated: bool
 ) -> None:
     """Tells the sessions that a whole decode failed."""
     for step in steps:

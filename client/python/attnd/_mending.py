@@ -11,7 +11,7 @@ from ._proto import attnd_pb2 as pb
 from ._recovery import Cause, Recovery, cause_of, found
 from ._turns import Turn
 from ._work import DecodeWork, PrefillWork, id_of
-from .errors import AttndError, FailedPrecondition, NotFound
+from .errors import AttndError, Cancelled, FailedPrecondition, NotFound
 from .types import DecodeResult, PrefillResult, SequenceStep
 
 
@@ -91,6 +91,15 @@ def _take_place(work: Any, session: Any, position: int) -> None:
 
 def _run(client: Any, work: Any, timeout: Optional[float]) -> Any:
     """The result of a step, over losses of its sessions."""
+    try:
+        return _answer(client, work, timeout)
+    except BaseException as error:
+        if not isinstance(error, AttndError):  # an interrupt: the step may be done
+            work.give_up(Cancelled("the call was interrupted"))
+        raise
+
+
+def _answer(client: Any, work: Any, timeout: Optional[float]) -> Any:
     recovery = Recovery(client._recovery_timeout)
     method = getattr(client._stubs.attention, work.kind.capitalize())
     error = unsettled(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Tuple
 
-from .errors import AttndError
+from .errors import is_unsure
 from .types import SessionInfo
 
 
@@ -74,10 +74,14 @@ class SessionState:
         """Whether a step at `position` must wait until the session has been brought back."""
         return False
 
-    def _failed(self, layer: int, error: AttndError, repeated: bool = False) -> None:
+    def _failed(self, layer: int, error: BaseException, repeated: bool = False) -> None:
         """After an error of attnd's own the layer is as it was; after others nobody knows.
 
         Nor after a repeated call, whatever its last error: an earlier try may have appended.
         """
-        if repeated or error.reason in ("", "BAD_ANSWER"):
+        if repeated or is_unsure(error):
             self._set(layer, None)
+
+    def _rewind_failed(self, error: BaseException) -> None:
+        for layer in range(len(self._lengths)):
+            self._failed(layer, error)

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _calls
 from ._proto import attnd_pb2 as pb
-from .errors import AttndError, NotFound
+from .errors import AttndError, NotFound, is_unsure
 from .types import DecodeResult, PrefillResult, SequenceResult, SequenceStep, Timing
 
 IsTrouble = Callable[[Any, AttndError], bool]  # of a session's error: whether to get over it
@@ -52,7 +52,7 @@ def _accept(
 
 def _gave_up(work: Any, session: Any, position: int, rows: int, error: AttndError) -> None:
     if not isinstance(session, str):
-        doubtful = work.repeated or error.reason in ("", "BAD_ANSWER")
+        doubtful = work.repeated or is_unsure(error)
         session._gave_up(work.layer, position, rows, doubtful)
 
 

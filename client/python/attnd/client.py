@@ -354,7 +354,7 @@ class Client(Transfers):
         try:
             answer = self._attempt(self._stubs.attention.Decode, request, timeout, attempts)
             result = _calls.decode_result([answer], steps, hidden.shape[1])
-        except AttndError as error:
+        except BaseException as error:
             _calls.note_failure(layer, steps, error, attempts.repeated)
             raise
         _calls.note_lengths(layer, steps, result)

@@ -101,6 +101,11 @@ class Unauthenticated(AttndError):
     code = grpc.StatusCode.UNAUTHENTICATED
 
 
+def is_unsure(error: BaseException) -> bool:
+    """Whether the call that ended so, by an interrupt for one, may have been carried out."""
+    return not isinstance(error, AttndError) or error.reason in ("", "BAD_ANSWER")
+
+
 _CLASSES: Dict[grpc.StatusCode, Type[AttndError]] = {
     cls.code: cls for cls in AttndError.__subclasses__()
 }

@@ -14,7 +14,7 @@ from ._names import Names
 from ._proto import attnd_pb2 as pb
 from ._recovery import Cause, Recovery, found
 from ._turns import Turn, Turns
-from .errors import AttndError, NotFound
+from .errors import AttndError, NotFound, is_unsure
 from .session import Session
 from .types import PrefillResult, SessionInfo
 
@@ -94,8 +94,8 @@ class ReplayingSession(Session):
             try:
                 info = _session_calls.mended(self, method, request, timeout, recovery, cut)
                 return SessionInfo.from_proto(info)
-            except AttndError as error:
-                if recovery.begun or not error.reason:  # it may be done
+            except BaseException as error:
+                if recovery.begun or is_unsure(error):
                     with self._lock:
                         self._doubts.update(dict.fromkeys(range(self._history.num_layers)))
                 raise

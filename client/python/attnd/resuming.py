@@ -153,8 +153,15 @@ class ResumingStepStream:
                     raise self._ended
                 positions = self._client._positions(layer, steps)
                 step = _Step(make(positions), allowed, turn)
+                self._last_id += 1
+                step.future.step_id = self._last_id
                 expect(steps, layer, positions)
-                self._admit(step)
+                try:
+                    self._admit(step)
+                except BaseException:
+                    self._steps.pop(self._last_id, None)
+                    self._give_up(step, _cancelled())
+                    raise
                 return step.future
         except BaseException:
             turn.give()
@@ -163,11 +170,9 @@ class ResumingStepStream:
     # ---------------------------------------------------------------- with the lock held
 
     def _admit(self, step: _Step) -> None:
-        self._last_id += 1
-        step.future.step_id = self._last_id
         if self._must_wait(step, self._held):
             self._held.append(step)
-        self._steps[self._last_id] = step
+        self._steps[step.future.step_id] = step
         trouble = _mending.unsettled(step.work)
         if trouble is not None:
             self._trouble(step, trouble)

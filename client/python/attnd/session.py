@@ -91,7 +91,7 @@ class Session(SessionState):
         try:
             answer = client._attempt(client._stubs.attention.Prefill, request, timeout, attempts)
             result = _calls.prefill_result([answer], hidden.shape[1])
-        except AttndError as error:
+        except BaseException as error:
             self._failed(layer, error, attempts.repeated)
             raise
         self._set(layer, result.length)
@@ -125,7 +125,11 @@ class Session(SessionState):
 
     def rewind(self, position: int, *, timeout: Optional[float] = None) -> SessionInfo:
         """Cuts every layer longer than `position` to it, or changes nothing and raises."""
-        return self._take(self._client.rewind_session(self._id, position, timeout=timeout))
+        try:
+            return self._take(self._client.rewind_session(self._id, position, timeout=timeout))
+        except BaseException as error:
+            self._rewind_failed(error)
+            raise
 
     def info(self, *, timeout: Optional[float] = None) -> SessionInfo:
         """The session as the server sees it; also refreshes `lengths`."""

@@ -267,11 +267,8 @@ class AsyncClient(AsyncTransfers):
         try:
             answer = await self._attempt(self._stubs.attention.Decode, request, timeout, attempts)
             result = _calls.decode_result([answer], steps, hidden.shape[1])
-        except AttndError as error:
+        except BaseException as error:
             _calls.note_failure(layer, steps, error, attempts.repeated)
-            raise
-        except asyncio.CancelledError:
-            _calls.note_failure(layer, steps, AttndError("cancelled"), attempts.repeated)
             raise
         _calls.note_lengths(layer, steps, result)
         return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence
 
 import numpy as np
@@ -66,11 +65,8 @@ class AsyncSession(SessionState):
             method = client._stubs.attention.Prefill
             answer = await client._attempt(method, request, timeout, attempts)
             result = _calls.prefill_result([answer], hidden.shape[1])
-        except AttndError as error:
+        except BaseException as error:
             self._failed(layer, error, attempts.repeated)
-            raise
-        except asyncio.CancelledError:
-            self._set(layer, None)  # cancelled in flight: it may have been carried out
             raise
         self._set(layer, result.length)
         return result
@@ -103,7 +99,12 @@ class AsyncSession(SessionState):
 
     async def rewind(self, position: int, *, timeout: Optional[float] = None) -> SessionInfo:
         """Cuts every layer longer than `position` to it, or changes nothing and raises."""
-        return self._take(await self._client.rewind_session(self._id, position, timeout=timeout))
+        try:
+            info = await self._client.rewind_session(self._id, position, timeout=timeout)
+        except BaseException as error:
+            self._rewind_failed(error)
+            raise
+        return self._take(info)
 
     async def info(self, *, timeout: Optional[float] = None) -> SessionInfo:
         """The session as the server sees it; also refreshes `lengths`."""
