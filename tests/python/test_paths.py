@@ -130,6 +130,62 @@ def test_decodes_of_the_same_sessions_on_two_streams_do_not_wait_for_each_other(
     assert [one.lengths[0] for one in pair] == [40, 40]
 
 
+@pytest.mark.parametrize("kind", ["replaying", "plain"])
+@pytest.mark.parametrize("position", [26, 27, 29, 30])
+def test_a_step_does_not_overtake_one_that_is_refused_for_a_moment(
+    fleet, client, home, tmp_path, kind, position
+):
+    """Its session moves, and then does not; the answer is late, and more has come meanwhile."""
+    refused, go = threading.Event(), threading.Event()
+
+    def late(method, server):
+        if method == "Steps" and not go.is_set():
+            refused.set()
+            go.wait(20)
+        return False
+
+    fleet.lose = late
+    session = client.create_replaying_session() if kind == "replaying" else client.create_session()
+    session.prefill(1, rows(40, 1))
+    with attnd.Client(home.address) as direct, client.steps(resume=True) as stream:
+        direct.export_session(session.session_id, tmp_path / "file", move=True)
+        first = stream.submit_prefill(session, 1, rows(3, 2), position=27, rewind=True)
+        assert refused.wait(20)
+        direct.cancel_move(session.session_id)
+        second = stream.submit_prefill(session, 1, rows(2, 3), position=position, rewind=True)
+        soon(go, 0.3)
+        answers = [one.result(20).output.tobytes() for one in (first, second)]
+
+    def act(one):
+        one.prefill(1, rows(40, 1))
+        steps = [(rows(3, 2), 27), (rows(2, 3), position)]
+        own = [one.prefill(1, x, position=at, rewind=True).output.tobytes() for x, at in steps]
+        return own, answer_of(one)
+
+    assert (answers, answer_of(session)) == undisturbed(fleet, act)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize("how", ["call", "stream", "batch"])
+@pytest.mark.parametrize("guard", [{}, {"rewind": True, "expected_length": 29}])
+def test_a_step_that_the_server_would_refuse_is_refused_after_a_loss(
+    fleet, client, home, session, how, guard
+):
+    """It is not taken for one that was done before the loss."""
+    fleet.put_out(home)
+    with pytest.raises(attnd.FailedPrecondition, match="28.*30|30.*28"):
+        if how == "call":
+            session.prefill(1, rows(2, 2), position=28, **guard)
+        elif how == "batch":
+            client.decode(1, [attnd.SequenceStep(session, 2, 28, **guard)], rows(2, 2))
+        else:
+            with client.steps(resume=True) as stream:
+                stream.submit_prefill(session, 1, rows(2, 2), position=28, **guard).result(20)
+    assert answer_of(session) == expected(fleet)
+
+
 # ---------------------------------------------------------------- waiting
 
 
@@ -312,7 +368,7 @@ def test_a_step_cancelled_while_it_is_to_be_sent_again_is_not(fleet, client, ses
         first = stream.submit_prefill(session, 1, rows(1, 2))
         assert going.wait(20)
         with stream._state:
-            stream._trouble(stream._steps[first.step_id], attnd.Unavailable("of another"))
+            stream._trouble(stream._steps.get(first.step_id), attnd.Unavailable("of another"))
         stream.cancel(first.step_id)
         fleet.lose = lambda method, server: False
         go.set()

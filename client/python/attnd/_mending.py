@@ -136,8 +136,9 @@ def mend(client: Any, works: Sequence[Any], error: AttndError, recovery: Recover
     """Brings the sessions of steps back, so that these can be sent again; raises a final error.
 
     The steps are in order: where one layer has several, the first of them cuts it. One that is
-    not next to those before it has lost the step between, which failed: so does it. Those that
-    may be done are marked as `repeated`.
+    not next to those before it has lost the step between, which failed: so does it; and so does one
+    that the server would have refused, where it is known. Those that may be done are marked as
+    `repeated`.
     """
     cause = recovery.take(error, any(work.repeated for work in works))
     client._moves.note_failure(error)
@@ -160,9 +161,9 @@ def _line_up(work: Any, session: Any, info: pb.Session, ends: Any) -> None:
     place, layer = (session, work.layer), work.layer
     position, rows = work.place(session)
     length = info.layer_lengths[layer]
-    end = length if isinstance(session, str) else session._end(layer, info)
-    end = ends.get(place, end)
-    if position > end:
+    kept = None if isinstance(session, str) else session._kept_end(layer)
+    end = ends.get(place, length if kept is None else kept)
+    if position > end or (kept is not None and not work.fits(session, end)):
         text = f"position is {position}; expected {end}, the layer's length"
         work.refuse(session, FailedPrecondition(text, reason="POSITION_MISMATCH"))
         return

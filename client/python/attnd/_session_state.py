@@ -66,6 +66,10 @@ class SessionState:
         """Where the layer's next row belongs, by the server's word (a Session) if it is given."""
         return self._known(layer) if info is None else info.layer_lengths[layer]
 
+    def _kept_end(self, layer: int) -> Optional[int]:
+        """The layer's length by what is kept here of its rows; None: the server's word counts."""
+        return None
+
     def _length_for(self, layer: int, position: int) -> int:
         """What the layer's length may be where a step begins at `position`."""
         return position

@@ -33,6 +33,12 @@ def _aim(step: Any, length: int, own: Tuple[bool, int]) -> bool:
     return cuts
 
 
+def _fits(step: Any, own: Tuple[bool, int], end: int) -> bool:
+    """Whether a layer of `end` rows takes the step, as its caller made it."""
+    rewind, guard = own
+    return step.position == end or (rewind and step.position < end and guard in (0, end))
+
+
 def _accept(
     session: Any, step: Any, layer: int, rows: pb.Tensor, length: Optional[int]
 ) -> Optional[AttndError]:
@@ -83,16 +89,27 @@ class PrefillWork:
         """Where the session's step begins, and its rows."""
         return self.request.position, self.request.hidden.shape[0]
 
-    def rewinds(self) -> bool:
-        return self.request.rewind
-
     def starts(self) -> Dict[Any, int]:
         """Where the step of each session begins of which there is no answer yet."""
         return {session: self.place(session)[0] for session in self.sessions()}
 
+    def ends(self) -> Dict[Any, int]:
+        """And where it ends."""
+        return {session: sum(self.place(session)) for session in self.sessions()}
+
+    def only_append(self, sessions: Sequence[Any]) -> None:
+        """Of these sessions the step may not rewind."""
+        if self._own[0] and self._session in sessions:
+            self._own = False, 0
+            self.request.rewind, self.request.expected_length = self._own
+
     def steps_by_id(self) -> List[SequenceStep]:
         request = self.request
         return [SequenceStep(request.session_id, request.hidden.shape[0], request.position)]
+
+    def fits(self, session: Any, end: int) -> bool:
+        """Whether the session's layer of `end` rows takes the step."""
+        return _fits(self.request, self._own, end)
 
     def aim(self, session: Any, length: int) -> None:
         """The session's layer has so many rows, or may have."""
@@ -156,13 +173,23 @@ class DecodeWork:
         at = self._places(session)[0]
         return self.request.sequences[at].position, self._steps[self._left[at]].num_tokens
 
-    def rewinds(self) -> bool:
-        return any(one.rewind for one in self.request.sequences)
-
     def starts(self) -> Dict[Any, int]:
         """Where the step of each session begins of which there is no answer yet."""
         left = zip(self.sessions(), self.request.sequences)
         return {session: one.position for session, one in left}
+
+    def ends(self) -> Dict[Any, int]:
+        """And where it ends."""
+        left = zip(self._left, self.request.sequences)
+        steps = [(self._steps[index], one.position) for index, one in left]
+        return {step.session: position + step.num_tokens for step, position in steps}
+
+    def only_append(self, sessions: Sequence[Any]) -> None:
+        """Of these sessions the step may not rewind."""
+        for index, one in zip(self._left, self.request.sequences):
+            if self._own[index][0] and self._steps[index].session in sessions:
+                self._own[index] = False, 0
+                one.rewind, one.expected_length = self._own[index]
 
     def _places(self, session: Any) -> List[int]:
         name = id_of(session)
@@ -173,6 +200,11 @@ class DecodeWork:
             SequenceStep(one.session_id, self._steps[index].num_tokens, one.position)
             for index, one in zip(self._left, self.request.sequences)
         ]
+
+    def fits(self, session: Any, end: int) -> bool:
+        """Whether the session's layer of `end` rows takes the step."""
+        at = self._places(session)[0]
+        return _fits(self.request.sequences[at], self._own[self._left[at]], end)
 
     def aim(self, session: Any, length: int) -> None:
         for at in self._places(session):

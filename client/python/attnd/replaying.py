@@ -186,11 +186,14 @@ class ReplayingSession(Session):
         known = super()._known(layer)
         return self._history.length(layer) if known is None and self._history.complete else known
 
+    def _kept_end(self, layer: int) -> Optional[int]:
+        kept = self._history.complete and layer < self._history.num_layers
+        return self._history.length(layer) if kept else None
+
     def _end(self, layer: int, info: Optional[pb.Session] = None) -> Optional[int]:
         """Where the layer's next row belongs, as far as steps were answered."""
-        if self._history.complete and layer < self._history.num_layers:
-            return self._history.length(layer)
-        return super()._end(layer, info)
+        kept = self._kept_end(layer)
+        return super()._end(layer, info) if kept is None else kept
 
     def _length_for(self, layer: int, position: int) -> int:
         with self._lock:

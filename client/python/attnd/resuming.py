@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Optional, Sequence
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
@@ -13,6 +13,7 @@ from . import _calls, _channel, _mending
 from ._recovery import Cause, Recovery, cause_of, is_broken
 from ._step_book import expect
 from ._turns import AnswerThread, Turn, check_may_wait
+from ._unanswered import Unanswered
 from .errors import AttndError, Cancelled, Internal, Unavailable
 from .steps import StepFuture, StepStream
 from .types import SequenceStep
@@ -49,10 +50,10 @@ class ResumingStepStream:
     def __init__(self, client: "Client"):
         self._client = client
         self._state = threading.Condition()
-        self._steps: Dict[int, _Step] = {}  # unanswered ones by id, in the order submitted
+        self._steps = Unanswered()
         self._held: List[_Step] = []  # those of them that wait to be sent
         self._last_id = 0
-        self._recovery = Recovery(client._recovery_timeout, lambda: bool(self._steps))
+        self._recovery = Recovery(client._recovery_timeout, lambda: len(self._steps) > 0)
         self._mending = False
         self._mender: Optional[threading.Thread] = None  # for as long as it has work
         self._ended: Optional[AttndError] = None
@@ -71,7 +72,7 @@ class ResumingStepStream:
         check_may_wait()
         with self._state:
             self._ended = self._ended or Unavailable("the stream is closed")
-            self._state.wait_for(lambda: not self._steps and not self._mending)
+            self._state.wait_for(lambda: not len(self._steps) and not self._mending)
         self._stream.close()
 
     def submit_prefill(
@@ -159,7 +160,7 @@ class ResumingStepStream:
                 try:
                     self._admit(step)
                 except BaseException:
-                    self._steps.pop(self._last_id, None)
+                    self._steps.remove(step)
                     self._give_up(step, _cancelled())
                     raise
                 return step.future
@@ -170,9 +171,9 @@ class ResumingStepStream:
     # ---------------------------------------------------------------- with the lock held
 
     def _admit(self, step: _Step) -> None:
+        self._steps.add(step)
         if self._must_wait(step, self._held):
             self._held.append(step)
-        self._steps[step.future.step_id] = step
         trouble = _mending.unsettled(step.work)
         if trouble is not None:
             self._trouble(step, trouble)
@@ -180,30 +181,14 @@ class ResumingStepStream:
             self._send(step)
 
     def _must_wait(self, step: _Step, held: Iterable[_Step]) -> bool:
-        """For answers, or behind one of those that do and come first."""
+        """For answers, or behind one that does and comes first."""
         mine = set(step.work.sessions())
-        return self._cuts(step) or any(mine & set(one.work.sessions()) for one in held)
-
-    def _cuts(self, step: _Step) -> bool:
-        """Whether it cuts rows of a step that is not answered.
-
-        If both were done and their answers lost, the earlier could not be repeated any more.
-        """
-        if not step.work.rewinds():
-            return False
-        starts = step.work.starts()
-        for one in self._steps.values():
-            if one is step:
-                break
-            if one.work.layer == step.work.layer:
-                before = one.work.starts()
-                if any(before.get(session, 0) > start for session, start in starts.items()):
-                    return True
-        return False
+        behind_held = any(mine & set(one.work.sessions()) for one in held)
+        return not self._steps.follow(step) or behind_held
 
     def _forget(self, step: _Step) -> bool:
         """Whether the step was still waited for, which it is no longer."""
-        known = self._steps.pop(step.future.step_id, None) is not None
+        known = self._steps.remove(step)
         if not self._mending:
             self._release()
         self._state.notify_all()
@@ -213,7 +198,7 @@ class ResumingStepStream:
         """Sends what no longer waits for others."""
         held, self._held = self._held, []
         for step in held:
-            if step.future.step_id not in self._steps:
+            if step not in self._steps:
                 continue
             if self._mending or self._must_wait(step, self._held):
                 self._held.append(step)
@@ -251,10 +236,10 @@ class ResumingStepStream:
 
     def _take(self, step: _Step, future: StepFuture) -> None:
         failure = future.exception()
-        test = _mending.trouble_test(step.work)
         with self._state:
-            if step.future.step_id not in self._steps:
+            if step not in self._steps:
                 return
+            test = self._trouble_test(step)
             if failure is None:
                 failure = step.work.accept(future.result(), test)
                 mendable = failure is not None
@@ -268,12 +253,24 @@ class ResumingStepStream:
             if isinstance(failure, AttndError):
                 step.work.give_up(failure)  # before those that waited for it are sent
             self._forget(step)
-            if failure is None and not any(one.work.repeated for one in self._steps.values()):
+            if failure is None and not any(one.work.repeated for one in self._steps.all()):
                 self._recovery.over()
         if failure is None:
             self._finish(step)
         else:
             self._fail(step, failure)
+
+    def _trouble_test(self, step: _Step) -> Callable[[Any, AttndError], bool]:
+        """A step is not where the layer ends if the one before it is yet to be sent again."""
+        own = _mending.trouble_test(step.work)
+
+        def is_trouble(session: Any, error: AttndError) -> bool:
+            if error.reason != "POSITION_MISMATCH":
+                return own(session, error)
+            before = self._steps.before(step, session)
+            return own(session, error) or any(one.trouble is not None for one in before)
+
+        return is_trouble
 
     @staticmethod
     def _finish(step: _Step) -> None:
@@ -311,7 +308,7 @@ class ResumingStepStream:
             while True:
                 self._stream.close()  # what else was sent on it is answered first
                 with self._state:
-                    waiting = list(self._steps.values())
+                    waiting = self._steps.all()
                 self._bring_back(waiting)
                 with self._state:
                     if self._resume():
@@ -319,10 +316,10 @@ class ResumingStepStream:
         except Exception as error:  # as of a client that was closed
             with self._state:
                 self._ended = Unavailable(f"the stream has ended: {error}")
-                lost, self._steps = self._steps, {}
+                lost, self._steps = self._steps.all(), Unanswered()
                 self._mending, self._mender = False, None
                 self._state.notify_all()
-            for step in lost.values():
+            for step in lost:
                 self._fail(step, error)
 
     def _bring_back(self, steps: List[_Step]) -> None:
@@ -330,8 +327,7 @@ class ResumingStepStream:
             if step.cancelled:
                 self._give_up(step, _cancelled())
         errors = [step.trouble for step in steps if step.trouble and not step.cancelled]
-        # What says most comes first: a session is not there for one of many reasons.
-        errors.sort(key=lambda error: cause_of(error, True) is Cause.ABSENT)
+        errors.sort(key=_says_little)
         try:
             if errors:
                 works = [step.work for step in steps]
@@ -359,20 +355,26 @@ class ResumingStepStream:
 
     def _resume(self) -> bool:
         """Opens a stream and sends what is unanswered; False when that met trouble again."""
-        if self._recovery.stopped and self._steps:
+        if self._recovery.stopped and len(self._steps):
             return False  # those came meanwhile: _bring_back gives them up
         self._stream = self._client._open_steps()
-        for step in self._steps.values():
+        for step in self._steps.all():
             step.trouble = None
-        for step in list(self._steps.values()):
+        for step in self._steps.all():
             if step not in self._held:
                 self._send(step)
-        self._mending = any(step.trouble is not None for step in self._steps.values())
+        self._mending = any(step.trouble is not None for step in self._steps.all())
         self._release()  # perhaps into trouble again
         self._state.notify_all()
         if not self._mending:
             self._mender = None
         return not self._mending
+
+
+def _says_little(error: AttndError) -> int:
+    """A session is not there for one of many reasons; a position is wrong for that of another."""
+    cause = cause_of(error)
+    return 2 if cause is None else cause is Cause.ABSENT
 
 
 def _cancelled(why: str = "the step was cancelled") -> Cancelled:
