@@ -190,6 +190,7 @@ def test_a_step_that_the_server_would_refuse_is_refused_after_a_loss(
 
 
 def test_a_call_waits_no_longer_than_its_timeout(fleet, client, held, session):
+    client._recovery_timeout = 0.1
     with client.steps(resume=True) as stream:
         step = draft(stream, session)
         for act in (

@@ -52,8 +52,10 @@ def turn(
     timeout: Optional[float] = None,
     holder: Any = None,
 ) -> Turn:
-    """Waits no longer than a call of this timeout would."""
-    return Turn(sessions, layers, _channel.deadline(timeout, client._timeout), holder)
+    """Waits no longer than a call of this timeout would, or than others have to get over a loss."""
+    seconds = _channel.deadline(timeout, client._timeout)
+    longest = None if seconds is None else max(seconds, client._recovery_timeout)
+    return Turn(sessions, layers, longest, holder)
 
 
 def prefill_work(
