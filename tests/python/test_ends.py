@@ -155,8 +155,8 @@ def test_one_thread_mends_at_a_time(client, session):
             with lock:
                 count[0] -= 1
 
-        def slowly(steps):
-            bring_back(steps)
+        def slowly(*steps):
+            bring_back(*steps)
             time.sleep(0.3)
 
         stream._mend, stream._bring_back = counted, slowly

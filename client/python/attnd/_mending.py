@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Sequence
+import contextlib
+from typing import Any, Callable, ContextManager, Dict, Optional, Sequence
 
 import numpy as np
 
@@ -134,13 +135,19 @@ def trouble_test(work: Any) -> Callable[[Any, AttndError], bool]:
     return is_trouble
 
 
-def mend(client: Any, works: Sequence[Any], error: AttndError, recovery: Recovery) -> None:
+def mend(
+    client: Any,
+    works: Sequence[Any],
+    error: AttndError,
+    recovery: Recovery,
+    lock: ContextManager[Any] = contextlib.nullcontext(),
+) -> None:
     """Brings the sessions of steps back, so that these can be sent again; raises a final error.
 
     The steps are in order: where one layer has several, the first of them cuts it. One that is
     not next to those before it has lost the step between, which failed: so does it; and so does one
     that the server would have refused, where it is known. Those that may be done are marked as
-    `repeated`.
+    `repeated`. Steps may be given up meanwhile by others who hold the lock.
     """
     cause = recovery.take(error, any(work.repeated for work in works))
     client._moves.note_failure(error)
@@ -148,19 +155,24 @@ def mend(client: Any, works: Sequence[Any], error: AttndError, recovery: Recover
     infos: Any = {}  # by session: what the server has, or why there is nothing
     ends: Any = {}  # by session and layer: where the steps so far end
     for work in works:
-        work.repeated |= work.sent
         for session in work.sessions():
             if session not in infos:
-                infos[session] = _brought_back(client, session, cause, recovery)
-            info = infos[session]
-            if isinstance(info, AttndError):
-                work.refuse(session, info)
-            elif work.layer < len(info.layer_lengths):
-                _line_up(work, session, info, ends)
+                own = cause if work.names(session) else Cause.ABSENT  # it was that of another id
+                infos[session] = _brought_back(client, session, own, recovery)
+    with lock:
+        for work in works:
+            work.repeated |= work.sent
+            for session in work.sessions():
+                _line_up(work, session, infos[session], ends)
 
 
-def _line_up(work: Any, session: Any, info: pb.Session, ends: Any) -> None:
+def _line_up(work: Any, session: Any, info: Any, ends: Any) -> None:
     place, layer = (session, work.layer), work.layer
+    if isinstance(info, AttndError):
+        work.refuse(session, info)
+        return
+    if layer >= len(info.layer_lengths):
+        return
     position, rows = work.place(session)
     length = info.layer_lengths[layer]
     kept = None if isinstance(session, str) else session._kept_end(layer)

@@ -4,7 +4,8 @@ an earlier one is not the session any more."""
 from __future__ import annotations
 
 import secrets
-from typing import List, Optional
+import threading
+from typing import Iterable, List, Optional
 
 _LONGEST = 128
 _MOST_LEFT = 16
@@ -17,6 +18,7 @@ class Names:
         """`name`: the caller's, which is the first id and begins the others; None or "": none."""
         self._name = name or None
         self._left: List[str] = []
+        self._lock = threading.Lock()  # guards the list: it is of several threads' calls
 
     def first(self) -> str:
         return self._name or self.another()
@@ -35,7 +37,14 @@ class Names:
     def leave(self, session_id: str) -> None:
         """A server may still have it. The caller's own name may be another session's by now."""
         if session_id != self._name:
-            self._left = [*self._left, session_id][-_MOST_LEFT:]
+            with self._lock:
+                self._left = [*self._left, session_id][-_MOST_LEFT:]
+
+    def adopt(self, left: Iterable[str]) -> None:
+        """Of a session that came to nothing."""
+        for session_id in left:
+            self.leave(session_id)
 
     def forget(self, session_id: str) -> None:
-        self._left = [one for one in self._left if one != session_id]
+        with self._lock:
+            self._left = [one for one in self._left if one != session_id]

@@ -109,7 +109,8 @@ class Recovery:
 
     def pause(self, error: AttndError) -> None:
         """Waits before the next try; raises the error when the time is over."""
-        assert self._since is not None  # take() came first
+        if self._since is None:
+            self._since = time.monotonic()
         pause = self._pause * random.uniform(0.5, 1.0)
         if error.retry_after and error.reason not in ("DRAINING", "SESSION_MOVING"):
             pause = max(pause, error.retry_after)  # those two are asked elsewhere, or soon over

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Callable, Optional
 
 from ._proto import attnd_pb2 as pb
 from ._recovery import Recovery
-from .errors import AttndError, NotFound
+from .errors import AttndError, NotFound, is_unsure
 
 
 def make(session: Any, made: Any, method: Any, request: Any, timeout: Optional[float]) -> pb.Session:
@@ -14,6 +15,17 @@ def make(session: Any, made: Any, method: Any, request: Any, timeout: Optional[f
 
     Once it may have been made without our knowing, it is made under another id.
     """
+    try:
+        return _make(session, made, method, request, timeout)
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            made._abandon(is_unsure(error))
+        if made is not session:
+            session._names.adopt(made._names.left)
+        raise
+
+
+def _make(session: Any, made: Any, method: Any, request: Any, timeout: Optional[float]) -> Any:
     client = session._client
     recovery = Recovery(client._recovery_timeout)
     while True:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from .errors import DeadlineExceeded
 
@@ -13,33 +14,56 @@ class AnswerThread(threading.Thread):
     """One that takes answers, and runs the callbacks of their futures."""
 
 
+def is_callback() -> bool:
+    return isinstance(threading.current_thread(), AnswerThread)
+
+
 def check_may_wait() -> None:
     """Raises where waiting for an answer would keep it from being taken."""
-    if isinstance(threading.current_thread(), AnswerThread):
+    if is_callback():
         raise RuntimeError("a step's callback would wait for the answers of others: call elsewhere")
 
 
 class Turns:
-    """Of one session. A layer is that of one holder at a time, who may take it more than once."""
+    """Of one session. A layer is that of one holder at a time, who may take it more than once.
+
+    Who waits comes before a holder that wants it once more: a stream that always has steps on their
+    way would keep all others out. Only its steps' callbacks are let in, as they may not wait.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._held: Dict[int, Tuple[Any, int]] = {}  # by layer: the holder, and how often
+        self._waiting: List[Set[int]] = []  # the layers of those who wait, the first first
 
     def take(self, layers: Sequence[int], holder: Any, until: Optional[float]) -> None:
         """Waits until all of them are free; DeadlineExceeded after `until`, of time.monotonic()."""
 
+        wanted = set(layers)
+
         def free() -> bool:
             return all(self._held.get(layer, (holder, 0))[0] is holder for layer in layers)
 
+        def first() -> bool:
+            ahead = itertools.takewhile(lambda one: one is not wanted, self._waiting)
+            return free() and not any(wanted & one for one in ahead)
+
         with self._changed:
-            if not free():
+            if not free() or not (first() or is_callback()):
                 check_may_wait()
-                left = None if until is None else until - time.monotonic()
-                if not self._changed.wait_for(free, left):
-                    raise DeadlineExceeded("the session has unanswered steps on another path")
+                self._wait(wanted, first, until)
             for layer in layers:
                 self._held[layer] = holder, self._held.get(layer, (holder, 0))[1] + 1
+
+    def _wait(self, wanted: Set[int], first: Callable[[], bool], until: Optional[float]) -> None:
+        self._waiting.append(wanted)
+        try:
+            left = None if until is None else until - time.monotonic()
+            if not self._changed.wait_for(first, left):
+                raise DeadlineExceeded("the session has unanswered steps on another path")
+        finally:
+            self._waiting = [one for one in self._waiting if one is not wanted]
+            self._changed.notify_all()
 
     def give(self, layers: Sequence[int]) -> None:
         with self._changed:

@@ -49,7 +49,8 @@ class Unanswered:
         Then it appends, also where it may rewind: if the one before it is not done, nor is it.
         Any other waits for the answer of that one. It cuts rows of it, or earlier ones: done while
         that one is refused, but will be sent again, it would be overtaken; and if both were done
-        and their answers lost, the earlier could not be repeated.
+        and their answers lost, the earlier could not be repeated. And so does one behind a step
+        that is sent again: failing now, that one may have left its rows.
         """
         ends: Dict[int, Dict[Any, int]] = {}  # by step
         behind = []
@@ -57,7 +58,7 @@ class Unanswered:
             end = self._end_before(step, session, ends)
             if end is not None:
                 behind.append(session)
-                if end != start:
+                if end != start or any(one.work.repeated for one in self.before(step, session)):
                     return False
         step.work.only_append(behind)
         return True

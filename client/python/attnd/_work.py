@@ -85,6 +85,10 @@ class PrefillWork:
         """Names the sessions in the request, before it is sent."""
         _address(self.request, self._session)
 
+    def names(self, session: Any) -> bool:
+        """Whether the request has the name that the session has now."""
+        return self.request.session_id == id_of(session)
+
     def place(self, session: Any) -> Tuple[int, int]:
         """Where the session's step begins, and its rows."""
         return self.request.position, self.request.hidden.shape[0]
@@ -162,6 +166,10 @@ class DecodeWork:
 
     def sessions(self) -> List[Any]:
         return [self._steps[index].session for index in self._left]
+
+    def names(self, session: Any) -> bool:
+        """Whether the request has the name that the session has now."""
+        return any(one.session_id == id_of(session) for one in self.request.sequences)
 
     def address(self) -> None:
         """Names the sessions in the request, before it is sent."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from .types import PrefillResult, SessionInfo
 
 if TYPE_CHECKING:
     from .client import Client
+
+_ABANDON_SECONDS = 1.0  # to close what came of a call that has failed already
 
 
 class ReplayingSession(Session):
@@ -219,8 +222,9 @@ class ReplayingSession(Session):
                 return True
             if session_id != self._id:
                 return False
-            if self._history.complete and position > self._history.length(layer):
-                self._doubts[layer] = None  # behind a step that was given up, and is done
+            behind = position > self._history.length(layer) or self._doubts.get(layer, 0) is None
+            if self._history.complete and behind:
+                self._doubts[layer] = None  # a step that was given up, and is done
                 return False
             self._history.put(layer, position, hidden)
             self._doubts.pop(layer, None)
@@ -248,14 +252,14 @@ class ReplayingSession(Session):
             return self._found_or_made(cause, recovery)
 
     def _found_or_made(self, cause: Cause, recovery: Recovery) -> pb.Session:
-        replayable = self._history.complete
         spoiled = cause is Cause.STUCK or self._gone or None in self._doubts.values()
-        anew = replayable and spoiled
         made: Optional[_Made] = None
+        changed = False
         try:
             while True:
-                if self._closed:
-                    raise NotFound(f"session {self._id} was closed here", reason="SESSION_CLOSED")
+                self._check_open()
+                replayable = self._history.complete
+                anew = replayable and spoiled
                 try:
                     if not anew:
                         return found(self._client, self._id, cause, recovery, replayable)
@@ -266,9 +270,10 @@ class ReplayingSession(Session):
                     if anew and not self._gone:
                         self._discard()
                     made = made or self._create()
-                    if self._take_over(made):
+                    if self._take_over(made, changed):
                         info, made = made.info, None
                         return info
+                    changed = True
                 except AttndError as error:
                     full = _is_full(error)
                     if not full:
@@ -287,25 +292,30 @@ class ReplayingSession(Session):
         request = pb.CreateSessionRequest()
         request.CopyFrom(self._request)
         request.session_id = self._names.another()
-        version = self._history.version
         try:
             method = self._client._stubs.sessions.CreateSession
-            return _Made(self._client._once(method, request, None), version)
-        except AttndError as error:
-            if not error.reason:
+            return _Made(self._client._once(method, request, None))
+        except BaseException as error:
+            if is_unsure(error):
                 self._names.leave(request.session_id)
             raise
 
-    def _take_over(self, made: "_Made") -> bool:
-        """Sends the rows, and goes on with the session made; False: all has changed meanwhile."""
-        with self._lock:
-            if self._closed or made.version != self._history.version:
-                return False
-            self._replay(made.info)
-            self._rename(made.info.session_id)
-            self._doubts.clear()
-            self._gone = False
-            return True
+    def _take_over(self, made: "_Made", hold: bool) -> bool:
+        """Sends the rows, and goes on with the session made; False: they have changed meanwhile.
+
+        With `hold` they cannot; but the session's other answers wait for as long as it takes.
+        """
+        with self._lock if hold else contextlib.nullcontext():
+            if made.version is None:
+                made.version = self._history.version
+            self._replay(made)
+            with self._lock:
+                if self._closed or made.version != self._history.version:
+                    return False
+                self._rename(made.info.session_id)
+                self._doubts.clear()
+                self._gone = False
+                return True
 
     def _rename(self, session_id: str) -> None:
         self._names.leave(self._id)
@@ -315,11 +325,17 @@ class ReplayingSession(Session):
         if made is not None:
             self._names.leave(made.info.session_id)
 
-    def _close_left(self) -> None:
+    def _abandon(self, perhaps_made: bool) -> None:
+        """It could not be made, or nobody knows."""
+        if perhaps_made:
+            self._names.leave(self._id)
+        self._close_left(_ABANDON_SECONDS)
+
+    def _close_left(self, timeout: Optional[float] = None) -> None:
         """Frees what was left behind, if it is where calls go now."""
         for session_id in self._names.left:
             try:
-                self._close_id(session_id)
+                self._close_id(session_id, timeout)
             except NotFound:
                 continue
             except AttndError:
@@ -333,25 +349,36 @@ class ReplayingSession(Session):
             pass
         self._gone = True
 
-    def _close_id(self, session_id: str) -> None:
+    def _close_id(self, session_id: str, timeout: Optional[float] = None) -> None:
         request = pb.CloseSessionRequest(session_id=session_id)
-        self._client._once(self._client._stubs.sessions.CloseSession, request, None)
+        self._client._once(self._client._stubs.sessions.CloseSession, request, timeout)
 
-    def _replay(self, info: pb.Session) -> None:
-        """Sends the rows that the server's session lacks."""
-        room = self._client._max_message_bytes // 2
+    def _replay(self, made: "_Made") -> None:
+        """Sends the rows that the server's session lacks, as long as they do not change."""
+        prefill = self._client._stubs.attention.Prefill
         for layer in range(self._history.num_layers):
-            start = info.layer_lengths[layer]
-            for position, hidden in self._history.tensors(layer, start, room):
+            while True:
+                part = self._next_part(made, layer)
+                if part is None:
+                    break
+                position, hidden = part
                 request = pb.PrefillRequest(
-                    session_id=info.session_id,
+                    session_id=made.info.session_id,
                     layer=layer,
                     position=position,
                     output_rows=pb.OUTPUT_ROWS_NONE,
                     hidden=hidden,
                 )
-                answer = self._client._once(self._client._stubs.attention.Prefill, request, None)
-                info.layer_lengths[layer] = answer.length
+                self._client._once(prefill, request, None)
+                made.info.layer_lengths[layer] = position + hidden.shape[0]
+
+    def _next_part(self, made: "_Made", layer: int) -> Optional[Tuple[int, pb.Tensor]]:
+        room = self._client._max_message_bytes // 2
+        with self._lock:
+            if self._closed or made.version != self._history.version:
+                return None
+            parts = self._history.tensors(layer, made.info.layer_lengths[layer], room)
+            return next(parts, None)
 
 
 @dataclass
@@ -359,7 +386,7 @@ class _Made:
     """A session that is not the one yet."""
 
     info: pb.Session
-    version: int  # of the history when it was made
+    version: Optional[int] = None  # of the history that it is sent
 
 
 def _is_full(error: AttndError) -> bool:

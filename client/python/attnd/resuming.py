@@ -14,6 +14,7 @@ from ._recovery import Cause, Recovery, cause_of, is_broken
 from ._step_book import expect
 from ._turns import AnswerThread, Turn, check_may_wait
 from ._unanswered import Unanswered
+from ._work import IsTrouble
 from .errors import AttndError, Cancelled, Internal, Unavailable
 from .steps import StepFuture, StepStream
 from .types import SequenceStep
@@ -134,9 +135,9 @@ class ResumingStepStream:
             if step.sent_as:
                 self._stream.cancel(step.sent_as)
                 return
-            step.work.repeated |= step.work.sent  # it may be done
+            self._give_up(step, _cancelled())
             self._forget(step)
-        self._fail(step, _cancelled())
+        self._finish(step)
 
     def _submit(
         self,
@@ -149,6 +150,7 @@ class ResumingStepStream:
         sessions = [one.session for one in steps]
         turn = _mending.turn(self._client, sessions, [layer], holder=self)
         try:
+            self._client._positions(layer, steps)  # asks for those that are unknown, without the lock
             with self._state:
                 if self._ended is not None:
                     raise self._ended
@@ -174,10 +176,7 @@ class ResumingStepStream:
         self._steps.add(step)
         if self._must_wait(step, self._held):
             self._held.append(step)
-        trouble = _mending.unsettled(step.work)
-        if trouble is not None:
-            self._trouble(step, trouble)
-        elif not self._mending and step not in self._held:
+        elif not self._mending:
             self._send(step)
 
     def _must_wait(self, step: _Step, held: Iterable[_Step]) -> bool:
@@ -206,6 +205,10 @@ class ResumingStepStream:
                 self._send(step)
 
     def _send(self, step: _Step) -> None:
+        trouble = _mending.unsettled(step.work)
+        if trouble is not None:
+            self._trouble(step, trouble)
+            return
         stream = self._stream
         step.work.address()
         try:
@@ -244,9 +247,7 @@ class ResumingStepStream:
                 failure = step.work.accept(future.result(), test)
                 mendable = failure is not None
             else:
-                mendable = isinstance(failure, AttndError) and all(
-                    test(session, failure) for session in step.work.sessions()
-                )
+                mendable = isinstance(failure, AttndError) and self._is_mendable(step, failure, test)
             if mendable:
                 self._trouble(step, failure)
                 return
@@ -260,7 +261,17 @@ class ResumingStepStream:
         else:
             self._fail(step, failure)
 
-    def _trouble_test(self, step: _Step) -> Callable[[Any, AttndError], bool]:
+    @staticmethod
+    def _is_mendable(step: _Step, error: AttndError, test: IsTrouble) -> bool:
+        """For some of the step's sessions: then the others alone have failed."""
+        lost = [session for session in step.work.sessions() if not test(session, error)]
+        mendable = len(lost) < len(step.work.sessions())
+        if mendable:
+            for session in lost:
+                step.work.refuse(session, error)
+        return mendable
+
+    def _trouble_test(self, step: _Step) -> IsTrouble:
         """A step is not where the layer ends if the one before it is yet to be sent again."""
         own = _mending.trouble_test(step.work)
 
@@ -309,7 +320,10 @@ class ResumingStepStream:
                 self._stream.close()  # what else was sent on it is answered first
                 with self._state:
                     waiting = self._steps.all()
-                self._bring_back(waiting)
+                    troubles = [step.trouble for step in waiting]
+                    for step in waiting:
+                        step.trouble = None
+                self._bring_back(waiting, troubles)
                 with self._state:
                     if self._resume():
                         return
@@ -322,28 +336,31 @@ class ResumingStepStream:
             for step in lost:
                 self._fail(step, error)
 
-    def _bring_back(self, steps: List[_Step]) -> None:
-        for step in steps:
-            if step.cancelled:
-                self._give_up(step, _cancelled())
-        errors = [step.trouble for step in steps if step.trouble and not step.cancelled]
-        errors.sort(key=_says_little)
+    def _bring_back(self, steps: List[_Step], troubles: List[Optional[AttndError]]) -> None:
+        with self._state:
+            for step in steps:
+                if step.cancelled:
+                    self._give_up(step, _cancelled())
+        errors = sorted((error for error in troubles if error is not None), key=_says_little)
         try:
             if errors:
                 works = [step.work for step in steps]
-                _mending.mend(self._client, works, errors[0], self._recovery)
+                _mending.mend(self._client, works, errors[0], self._recovery, self._state)
         except AttndError as final:
             self._recovery.over()
-            for step in steps:
-                if step.trouble is not None:
-                    step.work.repeated |= is_broken(step.trouble)
-                    step.work.give_up(final)
-        if self._recovery.stopped:  # none is sent again, also of those that came meanwhile
-            for step in steps:
-                self._give_up(step, _cancelled("the stream was left"))
+            with self._state:
+                for step, trouble in zip(steps, troubles):
+                    if trouble is not None:
+                        step.work.repeated |= is_broken(trouble)
+                        step.work.give_up(final)
         with self._state:
+            if self._recovery.stopped:  # none is sent again, also of those that came meanwhile
+                for step in steps:
+                    self._give_up(step, _cancelled("the stream was left"))
             # Of those that were cancelled meanwhile nobody waits any more.
             done = [step for step in steps if not step.work.sessions() and self._forget(step)]
+            if not any(step in self._steps for step in steps):
+                self._recovery.over()  # those that came meanwhile have time of their own
         for step in done:
             self._finish(step)
 
@@ -357,13 +374,10 @@ class ResumingStepStream:
         """Opens a stream and sends what is unanswered; False when that met trouble again."""
         if self._recovery.stopped and len(self._steps):
             return False  # those came meanwhile: _bring_back gives them up
+        if any(step.trouble is not None for step in self._steps.all()):
+            return False  # since then
         self._stream = self._client._open_steps()
-        for step in self._steps.all():
-            step.trouble = None
-        for step in self._steps.all():
-            if step not in self._held:
-                self._send(step)
-        self._mending = any(step.trouble is not None for step in self._steps.all())
+        self._mending, self._held = False, self._steps.all()
         self._release()  # perhaps into trouble again
         self._state.notify_all()
         if not self._mending:

@@ -165,9 +165,12 @@ class Session(SessionState):
 
     def _bring_back(self, cause: Cause, recovery: Recovery) -> pb.Session:
         """The session where calls go now; raises when it is not there."""
+        self._check_open()
+        return found(self._client, self._id, cause, recovery, replays=False)
+
+    def _check_open(self) -> None:
         if self._closed:
             raise NotFound(f"session {self._id} was closed here", reason="SESSION_CLOSED")
-        return found(self._client, self._id, cause, recovery, replays=False)
 
     def _position(self, layer: int, position: Optional[int]) -> int:
         if position is not None:
