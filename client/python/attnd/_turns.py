@@ -49,7 +49,7 @@ class Turns:
             return free() and not any(wanted & one for one in ahead)
 
         with self._changed:
-            if not free() or not (first() or is_callback()):
+            if not free() or (self._waiting and not first() and not is_callback()):
                 check_may_wait()
                 self._wait(wanted, first, until)
             for layer in layers:

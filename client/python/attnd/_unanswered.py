@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 
 class Unanswered:
@@ -50,32 +50,37 @@ class Unanswered:
         Any other waits for the answer of that one. It cuts rows of it, or earlier ones: done while
         that one is refused, but will be sent again, it would be overtaken; and if both were done
         and their answers lost, the earlier could not be repeated. And so does one behind a step
-        that is sent again: failing now, that one may have left its rows.
+        that is sent again: failing now, that one may have left its rows. (Earlier ones that are sent
+        again hold up the one before it.)
         """
         ends: Dict[int, Dict[Any, int]] = {}  # by step
         behind = []
         for session, start in step.work.starts().items():
-            end = self._end_before(step, session, ends)
-            if end is not None:
-                behind.append(session)
-                if end != start or any(one.work.repeated for one in self.before(step, session)):
+            one = self._last_before(step, session, ends)
+            if one is not None:
+                if one.work.repeated or ends[one.future.step_id][session] != start:
                     return False
+                behind.append(session)
         step.work.only_append(behind)
         return True
 
-    def before(self, step: Any, session: Any) -> List[Any]:
-        """The session's steps before it in the layer."""
-        chain = self._chains[session, step.work.layer]
-        return chain[: chain.index(step)]
+    def before(self, step: Any, session: Any) -> Iterator[Any]:
+        """The session's steps before it in the layer, the last of them first."""
+        later = True
+        for one in reversed(self._chains[session, step.work.layer]):
+            if not later:
+                yield one
+            elif one is step:
+                later = False
 
-    def _end_before(
+    def _last_before(
         self, step: Any, session: Any, ends: Dict[int, Dict[Any, int]]
-    ) -> Optional[int]:
-        """Where the session's step before it ends; None: it has none without an answer."""
-        for one in reversed(self.before(step, session)):
+    ) -> Optional[Any]:
+        """The last of those that have no answer for the session; and where it ends."""
+        for one in self.before(step, session):
             known = ends.get(one.future.step_id)
             if known is None:
                 known = ends[one.future.step_id] = one.work.ends()
-            if session in known:  # else its answer there has come
-                return known[session]
+            if session in known:
+                return one
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
@@ -181,11 +181,12 @@ class ResumingStepStream:
         elif not self._mending:
             self._send(step)
 
-    def _must_wait(self, step: _Step, held: Iterable[_Step]) -> bool:
+    def _must_wait(self, step: _Step, held: List[_Step]) -> bool:
         """For answers, or behind one that does and comes first."""
-        mine = set(step.work.sessions())
-        behind_held = any(mine & set(one.work.sessions()) for one in held)
-        return not self._steps.follow(step) or behind_held
+        if not self._steps.follow(step):
+            return True
+        mine = set(step.work.sessions()) if held else set()
+        return any(mine & set(one.work.sessions()) for one in held)
 
     def _forget(self, step: _Step) -> bool:
         """Whether the step was still waited for, which it is no longer."""
