@@ -2,6 +2,7 @@
 another, answered or not, also after a loss."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -128,9 +129,9 @@ def test_decodes_of_the_same_sessions_on_two_streams_do_not_wait_for_each_other(
 
 
 @pytest.mark.parametrize("kind", ["replaying", "plain"])
-@pytest.mark.parametrize("position", [26, 27, 29, 30])
+@pytest.mark.parametrize("length, position", [(40, 26), (40, 27), (40, 29), (40, 30), (30, 30)])
 def test_a_step_does_not_overtake_one_that_is_refused_for_a_moment(
-    fleet, client, home, tmp_path, kind, position
+    fleet, client, home, tmp_path, kind, length, position
 ):
     """Its session moves, and then does not; the answer is late, and more has come meanwhile."""
     refused, go = threading.Event(), threading.Event()
@@ -143,7 +144,7 @@ def test_a_step_does_not_overtake_one_that_is_refused_for_a_moment(
 
     fleet.lose = late
     session = client.create_replaying_session() if kind == "replaying" else client.create_session()
-    session.prefill(1, rows(40, 1))
+    session.prefill(1, rows(length, 1))
     with attnd.Client(home.address) as direct, client.steps(resume=True) as stream:
         direct.export_session(session.session_id, tmp_path / "file", move=True)
         first = stream.submit_prefill(session, 1, rows(3, 2), position=27, rewind=True)
@@ -154,12 +155,41 @@ def test_a_step_does_not_overtake_one_that_is_refused_for_a_moment(
         answers = [one.result(20).output.tobytes() for one in (first, second)]
 
     def act(one):
-        one.prefill(1, rows(40, 1))
+        one.prefill(1, rows(length, 1))
         steps = [(rows(3, 2), 27), (rows(2, 3), position)]
         own = [one.prefill(1, x, position=at, rewind=True).output.tobytes() for x, at in steps]
         return own, answer_of(one)
 
     assert (answers, answer_of(session)) == undisturbed(fleet, act)
+
+
+def test_a_batch_is_refused_for_a_moment_though_its_sessions_are_for_different_reasons(
+    fleet, client, home, session, tmp_path
+):
+    """The one is not where its step before it should have brought it, the other moves."""
+    refused, go, other = threading.Semaphore(0), threading.Event(), client.create_replaying_session()
+    other.prefill(1, rows(30, 1))
+
+    def late(method, server):
+        if method == "Steps" and not go.is_set():
+            refused.release()
+            go.wait(20)
+        return False
+
+    fleet.lose = late
+    with attnd.Client(home.address) as direct, client.steps(resume=True) as stream:
+        direct.export_session(session.session_id, tmp_path / "file", move=True)
+        first = stream.submit_prefill(session, 1, rows(3, 2))
+        assert refused.acquire(timeout=20)
+        direct.cancel_move(session.session_id)
+        direct.export_session(other.session_id, tmp_path / "other", move=True)
+        both = stream.submit_decode(1, [session, other], np.concatenate([rows(1, 9)] * 2))
+        time.sleep(0.3)  # it is refused, the answer stands behind the first
+        direct.cancel_move(other.session_id)
+        go.set()
+        first.result(20)
+        answers = [one.output.tobytes() for one in both.result(20).raise_for_error().results]
+    assert answers == [expected(fleet, (3, 2, 30)), expected(fleet)]
 
 
 # ---------------------------------------------------------------- what is refused

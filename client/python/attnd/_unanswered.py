@@ -49,11 +49,12 @@ class Unanswered:
         Then it appends, also where it may rewind: if the one before it is not done, nor is it.
         Any other waits for the answer of that one. It cuts rows of it, or earlier ones: done while
         that one is refused, but will be sent again, it would be overtaken; and if both were done
-        and their answers lost, the earlier could not be repeated. And so does one behind a step
-        that is sent again: failing now, that one may have left its rows. (Earlier ones that are sent
+        and their answers lost, the earlier could not be repeated. So does one behind a step that may
+        rewind: refused, that one may leave the layer as long as this one expects it. And so does
+        one behind a step that is sent again: failing now, that one may have left its rows. (Earlier ones that are sent
         again hold up the one before it.)
         """
-        ends: Dict[int, Dict[Any, int]] = {}  # by step
+        ends: Dict[int, Dict[Any, Optional[int]]] = {}  # by step
         behind = []
         for session, start in step.work.starts().items():
             one = self._last_before(step, session, ends)
@@ -74,7 +75,7 @@ class Unanswered:
                 later = False
 
     def _last_before(
-        self, step: Any, session: Any, ends: Dict[int, Dict[Any, int]]
+        self, step: Any, session: Any, ends: Dict[int, Dict[Any, Optional[int]]]
     ) -> Optional[Any]:
         """The last of those that have no answer for the session; and where it ends."""
         for one in self.before(step, session):

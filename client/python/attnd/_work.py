@@ -97,9 +97,10 @@ class PrefillWork:
         """Where the step of each session begins of which there is no answer yet."""
         return {session: self.place(session)[0] for session in self.sessions()}
 
-    def ends(self) -> Dict[Any, int]:
-        """And where it ends."""
-        return {session: sum(self.place(session)) for session in self.sessions()}
+    def ends(self) -> Dict[Any, Optional[int]]:
+        """And where it ends; None where it may rewind."""
+        end = None if self._own[0] else sum(self.place(self._session))
+        return dict.fromkeys(self.sessions(), end)
 
     def only_append(self, sessions: Sequence[Any]) -> None:
         """Of these sessions the step may not rewind."""
@@ -186,11 +187,13 @@ class DecodeWork:
         left = zip(self.sessions(), self.request.sequences)
         return {session: one.position for session, one in left}
 
-    def ends(self) -> Dict[Any, int]:
-        """And where it ends."""
-        left = zip(self._left, self.request.sequences)
-        steps = [(self._steps[index], one.position) for index, one in left]
-        return {step.session: position + step.num_tokens for step, position in steps}
+    def ends(self) -> Dict[Any, Optional[int]]:
+        """And where it ends; None where it may rewind."""
+        ends: Dict[Any, Optional[int]] = {}
+        for index, one in zip(self._left, self.request.sequences):
+            step, rewinds = self._steps[index], self._own[index][0]
+            ends[step.session] = None if rewinds else one.position + step.num_tokens
+        return ends
 
     def only_append(self, sessions: Sequence[Any]) -> None:
         """Of these sessions the step may not rewind."""
