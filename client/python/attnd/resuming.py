@@ -43,8 +43,8 @@ class ResumingStepStream:
     and what is unanswered is sent again, in order: a Session that has moved is waited for, a
     ReplayingSession that is lost is made anew. The steps of all sessions wait meanwhile. A step
     fails when its session cannot be brought back, or not within the client's recovery_timeout.
-    A step that is not next to the one before it, in its session's layer, is sent when that one is
-    answered; the others are pipelined.
+    A step that is not next to the one before it, in its session's layer, or behind one that
+    rewinds, is sent when that one is answered; the others are pipelined.
 
     A ReplayingSession's rows have the order of the calls and steps that bring them: where a layer
     has unanswered steps on another stream, the submitting of a step waits for their answers.
