@@ -66,40 +66,6 @@ def test_a_close_gets_over_a_loss(fleet, client, home, session, what):
         assert list(direct.list_sessions()) == []
 
 
-def test_what_is_made_while_the_session_is_closed_goes_too(fleet, client, home, session):
-    """Of the making, the Create is answered when the session has been closed."""
-    made, go = threading.Event(), threading.Event()
-
-    def asked(method, server):
-        if method == "CreateSession":
-            made.set()
-            go.wait(20)
-        return False
-
-    fleet.put_out(home)
-    fleet.lose = asked
-    failed = []
-
-    def work():
-        try:
-            session.prefill(1, rows(1, 3))
-        except attnd.NotFound as error:
-            failed.append(error)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    assert made.wait(20)
-    session.close()
-    go.set()
-    worker.join(30)
-    fleet.take_back(home)
-    session.close()
-    assert len(failed) == 1
-    for server in fleet.servers:
-        with attnd.Client(server.address) as direct:
-            assert list(direct.list_sessions()) == []
-
-
 def test_a_rewind_that_was_done_and_is_refused_when_it_is_repeated(fleet, client, session):
     once, left = client._once, [attnd.Unavailable("lost"), attnd.Aborted("no", reason="NO")]
 

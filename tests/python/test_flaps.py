@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable
 
+import grpc
 import numpy as np
 import pytest
 
@@ -59,7 +60,7 @@ class Player:
     def __init__(self, client, direct, dice, failing):
         self.client, self.direct, self.dice, self.failing = client, direct, dice, failing
         self.pairs = [Pair(client, direct) for _ in range(3)]
-        self.log, self.failed = [], 0
+        self.log, self.failed, self.disturbed = [], 0, 0
 
     def round(self):
         streams = [self.client.steps(resume=True) for _ in range(self.dice.choice([1, 1, 2]))]
@@ -196,12 +197,13 @@ def settled(sent):
     return tried(lambda: sent.result(120)) if isinstance(sent, attnd.StepFuture) else sent
 
 
-def flap(fleet, end):
+def flap(fleet, player, end):
     while time.monotonic() < end:
         server = random.choice(fleet.servers)
         fleet.put_out(server)
         time.sleep(random.uniform(0.05, 0.6))
         fleet.take_back(server)
+        player.disturbed += 1
         time.sleep(random.uniform(0.05, 0.6))
 
 
@@ -218,8 +220,9 @@ def move(fleet, player, end):
                     pass
                 time.sleep(random.uniform(0, 0.05))
                 direct.cancel_move(session_id)
-            except Exception:  # it has been closed meanwhile
-                continue
+                player.disturbed += 1
+            except (grpc.RpcError, attnd.NotFound):
+                continue  # it has been closed meanwhile
 
 
 @pytest.mark.parametrize("failing", [False, True])
@@ -233,10 +236,11 @@ def test_what_happens_at_random_changes_no_bit(fleet, trouble, lost, failing):
     with one as client, attnd.Client(fleet.servers[0].address) as direct:
         client.stats()
         player, count = Player(client, direct, random.Random(seed), failing), 0
-        act, args = (flap, (fleet, end)) if trouble == "flaps" else (move, (fleet, player, end))
-        disturbing = threading.Thread(target=act, args=args)
+        act = flap if trouble == "flaps" else move
+        disturbing = threading.Thread(target=act, args=(fleet, player, end))
         disturbing.start()
         while time.monotonic() < end or count < 6 or player.failed < failing:
             player.round()
             count += 1
         disturbing.join()
+    assert player.disturbed > 2

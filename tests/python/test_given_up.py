@@ -150,13 +150,15 @@ def test_a_stream_that_is_always_busy_keeps_nobody_out(fleet, client, session, w
     assert errors == []
 
 
-def test_a_close_waits_for_no_replay(fleet, client, home, other, session):
-    going, go, failed = threading.Event(), threading.Event(), []
+@pytest.mark.parametrize("method", ["CreateSession", "Prefill"])
+def test_a_close_waits_for_no_making(fleet, client, home, other, session, method):
+    """A step makes the session anew: of that, one answer comes when it has been closed."""
+    going, go, failed, waited = threading.Event(), threading.Event(), [], []
 
-    def asked(method, server):
-        if method == "Prefill" and server is other:
+    def asked(name, server):
+        if name == method and server is other:
             going.set()
-            go.wait(20)
+            waited.append(go.wait(20))
         return False
 
     def work():
@@ -173,7 +175,11 @@ def test_a_close_waits_for_no_replay(fleet, client, home, other, session):
     session.close()
     go.set()
     worker.join(30)
+    assert waited == [True], "the close ended before"
     assert len(failed) == 1 and held(other) == []
+    fleet.take_back(home)
+    session.close()
+    assert held(home) == []
 
 
 # ---------------------------------------------------------------- what came of a call that failed

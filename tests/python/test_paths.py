@@ -14,13 +14,26 @@ from test_replaying import undisturbed
 from test_session import rows
 
 
+class Held(threading.Event):
+    """Until it is set, no answer of a stream arrives; what they were for is done."""
+
+    def __init__(self, fleet):
+        super().__init__()
+        self.answers = threading.Semaphore(0)  # those that are held
+        fleet.lose = self._asked
+
+    def _asked(self, method, server):
+        if method == "Steps":
+            self.answers.release()
+            self.wait(20)
+        return False
+
+
 @pytest.fixture
 def held(fleet):
-    """Until it is set, no answer of a stream arrives; what they were for is done."""
-    go = threading.Event()
-    fleet.lose = lambda method, server: method == "Steps" and not go.wait(20)
-    yield go
-    go.set()
+    one = Held(fleet)
+    yield one
+    one.set()
 
 
 def soon(go, seconds=0.5):
@@ -131,27 +144,18 @@ def test_decodes_of_the_same_sessions_on_two_streams_do_not_wait_for_each_other(
 @pytest.mark.parametrize("kind", ["replaying", "plain"])
 @pytest.mark.parametrize("length, position", [(40, 26), (40, 27), (40, 29), (40, 30), (30, 30)])
 def test_a_step_does_not_overtake_one_that_is_refused_for_a_moment(
-    fleet, client, home, tmp_path, kind, length, position
+    fleet, client, home, held, tmp_path, kind, length, position
 ):
     """Its session moves, and then does not; the answer is late, and more has come meanwhile."""
-    refused, go = threading.Event(), threading.Event()
-
-    def late(method, server):
-        if method == "Steps" and not go.is_set():
-            refused.set()
-            go.wait(20)
-        return False
-
-    fleet.lose = late
     session = client.create_replaying_session() if kind == "replaying" else client.create_session()
     session.prefill(1, rows(length, 1))
     with attnd.Client(home.address) as direct, client.steps(resume=True) as stream:
         direct.export_session(session.session_id, tmp_path / "file", move=True)
         first = stream.submit_prefill(session, 1, rows(3, 2), position=27, rewind=True)
-        assert refused.wait(20)
+        assert held.answers.acquire(timeout=20)
         direct.cancel_move(session.session_id)
         second = stream.submit_prefill(session, 1, rows(2, 3), position=position, rewind=True)
-        soon(go, 0.3)
+        soon(held, 0.3)
         answers = [one.result(20).output.tobytes() for one in (first, second)]
 
     def act(one):
@@ -164,29 +168,21 @@ def test_a_step_does_not_overtake_one_that_is_refused_for_a_moment(
 
 
 def test_a_batch_is_refused_for_a_moment_though_its_sessions_are_for_different_reasons(
-    fleet, client, home, session, tmp_path
+    fleet, client, home, held, session, tmp_path
 ):
     """The one is not where its step before it should have brought it, the other moves."""
-    refused, go, other = threading.Semaphore(0), threading.Event(), client.create_replaying_session()
+    other = client.create_replaying_session()
     other.prefill(1, rows(30, 1))
-
-    def late(method, server):
-        if method == "Steps" and not go.is_set():
-            refused.release()
-            go.wait(20)
-        return False
-
-    fleet.lose = late
     with attnd.Client(home.address) as direct, client.steps(resume=True) as stream:
         direct.export_session(session.session_id, tmp_path / "file", move=True)
         first = stream.submit_prefill(session, 1, rows(3, 2))
-        assert refused.acquire(timeout=20)
+        assert held.answers.acquire(timeout=20)
         direct.cancel_move(session.session_id)
         direct.export_session(other.session_id, tmp_path / "other", move=True)
         both = stream.submit_decode(1, [session, other], np.concatenate([rows(1, 9)] * 2))
         time.sleep(0.3)  # it is refused, the answer stands behind the first
         direct.cancel_move(other.session_id)
-        go.set()
+        held.set()
         first.result(20)
         answers = [one.output.tobytes() for one in both.result(20).raise_for_error().results]
     assert answers == [expected(fleet, (3, 2, 30)), expected(fleet)]

@@ -48,11 +48,12 @@ class Unanswered:
 
         Then it appends, also where it may rewind: if the one before it is not done, nor is it.
         Any other waits for the answer of that one. It cuts rows of it, or earlier ones: done while
-        that one is refused, but will be sent again, it would be overtaken; and if both were done
-        and their answers lost, the earlier could not be repeated. So does one behind a step that may
-        rewind: refused, that one may leave the layer as long as this one expects it. And so does
-        one behind a step that is sent again: failing now, that one may have left its rows. (Earlier ones that are sent
-        again hold up the one before it.)
+        that one is refused, but will be sent again, it would overtake it; and if both were done and
+        their answers lost, the earlier could not be repeated.
+
+        So does one behind a step that may rewind: refused, that one may leave the layer as long as
+        this one expects it. And one behind a step that is sent again: failing now, that one may
+        have left its rows. (Earlier ones that are sent again hold up the one before it.)
         """
         ends: Dict[int, Dict[Any, Optional[int]]] = {}  # by step
         behind = []

@@ -266,14 +266,13 @@ class ResumingStepStream:
 
     @staticmethod
     def _is_mendable(step: _Step, error: AttndError, test: IsTrouble) -> bool:
-        """A whole step's error is that of one session. Those that were closed here have failed."""
-        sessions = step.work.sessions()
-        mendable = any(test(session, error) for session in sessions)
+        """For some of the step's sessions: then the others have failed, as one that was closed."""
+        lost = [session for session in step.work.sessions() if not test(session, error)]
+        mendable = len(lost) < len(step.work.sessions())
         if mendable:
-            for session in sessions:
-                if not isinstance(session, str) and session._closed:
-                    step.work.refuse(session, error)
-        return mendable and bool(step.work.sessions())
+            for session in lost:
+                step.work.refuse(session, error)
+        return mendable
 
     def _trouble_test(self, step: _Step) -> IsTrouble:
         """A step is not where the layer ends if the one before it is yet to be sent again."""
